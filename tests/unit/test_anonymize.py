@@ -14,6 +14,7 @@ from synthetic_run import MS, Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.cli import main
+from tuiadvisor.events import EVENT_NAMES
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.versions import device_model, platform_name, version
@@ -148,6 +149,138 @@ def test_no_sampled_stack_is_left() -> None:
     left = "".join(json.dumps(decode(data).payload) for data in anonymized(parts))
     assert "secret_function" not in left
     assert "skunkworks" not in left
+
+
+def passed(kind: FrameKind, payload: dict[str, object]) -> dict[str, object]:
+    """What is left of one frame's payload."""
+    (data,) = anonymized([encode(kind, "zeus/40001/5", 0, 1, payload)])
+    return decode(data).payload
+
+
+def test_a_device_keeps_its_figures_and_paths_and_loses_its_names() -> None:
+    """Also each part of one that is divided; parts of parts there are none."""
+    part = {
+        "index": 0, "uuid": "MIG-9f3a", "name": "acme GPU", "sm": 0.5, "parts": [{"index": 9}],
+        "peer_paths": ["PIX", "acme", None, ["PIX"], 7], "nic_path": "acme",
+    }  # fmt: skip
+    whole = {
+        "index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-9f3a", "nic_path": "PXB", "is_lost": True,
+        "xids": [79, "mallory", None], "pids": [41713, "mallory", 41713], "throttle_reasons": ["power cap", 4],
+        "peer_paths": ["SAME", "SYS"], "parts": [part, "acme"],
+    }  # fmt: skip
+    lost = {"index": 1, "is_lost": "acme", "xids": "acme", "pids": 4, "throttle_reasons": None, "parts": []}
+    first, second = passed(FrameKind.HOST, {"host": "zeus", "gpus": [whole, lost, None]})["gpus"]  # type: ignore[misc]
+    (inner,) = first.pop("parts")
+    assert {
+        "index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-0", "nic_path": "PXB", "is_lost": True,
+        "xids": [79], "pids": [1, 1], "throttle_reasons": ["power cap"], "peer_paths": ["SAME", "SYS"],
+    } == first  # fmt: skip
+    assert {
+        "index": 0, "uuid": "GPU-0", "name": "device", "sm": 0.5, "nic_path": None,
+        "peer_paths": ["PIX", None, None, None, None],
+    } == inner  # fmt: skip
+    assert {"index": 1, "parts": None} == second
+
+
+def test_cards_and_places_keep_kinds_and_numbers() -> None:
+    """A card is called by its owner, a policy by the kernel; nodes and figures are nobody's."""
+    figures = {"numa_node": 1, "rate_bits_s": 4 * 10**11, "sent_bytes_s": 1.5, "new_errors": 0}
+    cards: list[dict[str, object]] = [
+        {"name": "mlx5_mallory", "kind": "infiniband", **figures, "mallory": 7},
+        {"name": "acme0", "kind": "acme"},
+    ]
+    ranks = [
+        {"rank": 0, "cpu_nodes": [0, None, 1], "memory_nodes": None, "memory_policy": "bind"},
+        {"rank": 1, "memory_policy": "acme"},
+    ]
+    found = passed(FrameKind.HOST, {"nics": cards, "ranks": ranks, "cpu_per_core": [0.5, None, 1]})
+    assert [
+        {"name": "card0", "kind": "infiniband", **figures},
+        {"name": "card1", "kind": None},
+    ] == found["nics"]
+    assert [
+        {"rank": 0, "cpu_nodes": [0, 1], "memory_nodes": None, "memory_policy": "bind"},
+        {"rank": 1, "memory_policy": None},
+    ] == found["ranks"]
+    assert [0.5, 1] == found["cpu_per_core"]
+    bare = passed(FrameKind.HOST, {"cpu_per_core": None, "nics": None})
+    assert ([], []) == (bare["cpu_per_core"], bare["nics"])
+
+
+def test_a_model_keeps_its_figures_and_torchs_words() -> None:
+    """The class is the user's, as is a setting of the environment; a sentence is no type and no shape."""
+    model = {
+        "class": "SkunkworksForCausalLM", "params": 7_000_000, "layers": 32, "compiled": True, "heads": "acme",
+        "param_dtype": "bfloat16", "wrappers": "FSDP DDP", "input": "4x2048", "allocator": "acme:mallory",
+        "sdp": "flash/mallory", "odd_shape": "acme" * 30, "recompute": 4, "device_name": "NVIDIA at acme!",
+    }  # fmt: skip
+    rank = {
+        "rank": 0, "model": model, "pipeline": {"stages": 4, "ranks": None, "mallory": 1},
+        "parallel": {"tp": 2, "dp": None, "skunkworks": 4}, "schedule": "ScheduleOfMallory",
+    }  # fmt: skip
+    (entry,) = passed(FrameKind.HELLO, {"host": "zeus", "ranks": [rank]})["ranks"]  # type: ignore[misc]
+    assert {
+        "params": 7_000_000, "layers": 32, "compiled": True, "param_dtype": "bfloat16", "wrappers": "FSDP DDP",
+        "input": "4x2048", "device_name": "device",
+    } == entry["model"]  # fmt: skip
+    assert {"stages": 4} == entry["pipeline"]
+    assert {"tp": 2} == entry["parallel"]
+    assert "other" == entry["schedule"]
+    odd = {"rank": 0, "model": {"device_name": 7, "params": "acme"}}
+    (entry,) = passed(FrameKind.HELLO, {"ranks": [odd]})["ranks"]  # type: ignore[misc]
+    assert {"rank": 0, "model": {}} == entry
+    odd = {"rank": 0, "model": "acme", "pipeline": None, "parallel": None, "hooks": None}
+    (entry,) = passed(FrameKind.HELLO, {"ranks": [odd]})["ranks"]  # type: ignore[misc]
+    assert {"rank": 0} == entry
+
+
+@pytest.mark.parametrize("key", ["imported", "traced"])
+def test_of_a_trace_its_kind_and_figures_are_kept(key: str) -> None:
+    """No file, no kernel, no device of its notes."""
+    told = {
+        "kind": "kineto", "source": "/scratch/mallory/rank0.json", "words": "no step of mallory was seen",
+        "because": "acme", "late_ranks": [3, None], "ranks": [0, None, 1], "steps": None,
+        "device": {"resolution_ns": 1000, "kernels": ["skunkworks_gemm"]},
+        "arithmetic": {"flops_per_step": 1e12, "peak_source": "acme data sheet"}, "notes": ["/home/mallory"],
+    }  # fmt: skip
+    found = passed(FrameKind.RUN, {"schema": 1, key: told})
+    kept: dict[str, object] = found[key]  # type: ignore[assignment]
+    assert ("kineto", "script0.py", [3]) == (kept["kind"], kept["source"], kept["late_ranks"])
+    assert ({"resolution_ns": 1000}, {"flops_per_step": 1e12}) == (kept["device"], kept["arithmetic"])
+    assert (([0, 1], []) if key == "traced" else (None, None)) == (kept.get("ranks"), kept.get("steps"))
+    assert [] == [secret for secret in (*SECRETS, "json") if secret in json.dumps(found).lower()]
+    bare = passed(
+        FrameKind.RUN, {key: {"kind": "acme", "device": "acme", "arithmetic": 7, "late_ranks": None}}
+    )
+    lists = {"ranks": [], "steps": []} if key == "traced" else {}
+    assert {key: {"kind": "other", "late_ranks": None, **lists}} == bare
+    assert {} == passed(FrameKind.RUN, {key: None})
+
+
+def test_columns_that_cannot_be_opened_are_left_out() -> None:
+    """They could hold anything, and no reading of the recording would miss them."""
+    good = pack_columns([(0,) * len(EVENT_NAMES)], EVENT_NAMES)
+    frames_ = [
+        encode(FrameKind.EVENTS, "zeus/40001/5", seq, 1, payload)
+        for seq, payload in enumerate(({**good, "columns": {"rank": "acme"}}, good))
+    ]
+    assert [1] == [decode(data).seq for data in anonymized(frames_)]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("hub", "hub"),
+        ("zeus/40001/5", "node0/1/0"),
+        ("zeus/mallory/5", "node0/0/0"),
+        ("zeus/" + "4" * 40 + "/5", "node0/0/0"),
+        ("zeus", "node0/0/0"),
+    ],
+)
+def test_a_source_is_a_place_and_a_number(source: str, said: str) -> None:
+    """Whatever a stranger's agent calls itself."""
+    (data,) = anonymized([encode(FrameKind.BYE, source, 0, 1, {"reason": "done"})])
+    assert said == decode(data).source
 
 
 def test_the_diagnosis_stays_but_for_names() -> None:

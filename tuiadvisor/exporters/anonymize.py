@@ -371,7 +371,7 @@ def _gpu(entry: Payload, names: Names, depth: int = 0) -> Payload:
         **_text(entry, "nic_path", _one_of(_PATHS, None)),
     }
     if isinstance(peers := entry.get("peer_paths"), list):
-        kept["peer_paths"] = [path if path in _PATHS else None for path in peers]
+        kept["peer_paths"] = [path if isinstance(path, str) and path in _PATHS else None for path in peers]
     if isinstance(pids, list):
         kept["pids"] = [names.pid(pid) for pid in pids if isinstance(pid, int)]
     if isinstance(reasons, list):
