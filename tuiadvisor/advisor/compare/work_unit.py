@@ -96,7 +96,8 @@ class LoadMeter:
     """Mutable: feed it HOST payloads of all hosts."""
 
     def __init__(self) -> None:
-        self._busy: list[tuple[float, int]] = []  # (share of all cores, cores) a sample
+        self._num_samples = 0
+        self._busy_sum, self._cores_sum = 0.0, 0  # shares of all cores, and cores, over the samples
         self._first: dict[tuple[str, int], tuple[int, Payload]] = {}
         self._last: dict[tuple[str, int], tuple[int, Payload]] = {}
 
@@ -104,9 +105,8 @@ class LoadMeter:
         """One host's sample."""
         cpu, cores, now_ns = number(payload, "cpu"), integer(payload, "num_cpus"), integer(payload, "mono_ns")
         if cpu is not None and cores:
-            self._busy.append((cpu, cores))
-            if len(self._busy) > 1 << 16:
-                self._busy = self._busy[::2]
+            self._num_samples += 1
+            self._busy_sum, self._cores_sum = self._busy_sum + cpu, self._cores_sum + cores
         for entry in objects(payload, "ranks"):
             rank = integer(entry, "rank")
             if rank is None or now_ns is None or number(entry, "cpu_s") is None:
@@ -118,13 +118,12 @@ class LoadMeter:
 
     def load(self) -> MachineLoad | None:
         """Means over the recording; None without host samples."""
-        if not self._busy:
+        if not self._num_samples:
             return None
-        busy = float(np.mean([cpu for cpu, _ in self._busy]))
+        busy, cores = self._busy_sum / self._num_samples, self._cores_sum / self._num_samples
         own_cores = sum(rate for key in self._first if (rate := self._rate(key, "cpu_s")) is not None)
         delays = [rate for key in self._first if (rate := self._rate(key, "run_delay_s")) is not None]
         sources = {source for source, _ in self._first} or {""}
-        cores = float(np.mean([cores for _, cores in self._busy]))
         return MachineLoad(
             busy=min(busy, 1.0),
             other_cores=max(busy * cores - own_cores / len(sources), 0.0),

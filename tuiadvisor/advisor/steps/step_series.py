@@ -67,7 +67,7 @@ class SeriesCollector:
         self._next = max(self._next, newest - capacity + 2)
         last = newest - capacity // 4
         if last - self._next + 1 >= capacity // 2:
-            self._take(last)
+            self._take(self._next, last)
 
     def finish(self) -> StepSeries:
         """Everything there was."""
@@ -75,7 +75,7 @@ class SeriesCollector:
         if span is not None:
             self.advance()
             if self._next is not None and span[1] >= self._next:
-                self._take(span[1])
+                self._take(self._next, span[1])
         if not self._taken:
             empty = np.zeros(0)
             return StepSeries(empty, empty.astype(np.bool_), np.zeros((len(PHASES), 0)))
@@ -85,10 +85,8 @@ class SeriesCollector:
             np.concatenate([piece.phase_s_PK for piece in self._taken], axis=1)[:, -MAX_STEPS:],
         )
 
-    def _take(self, last: int) -> None:
-        first, shift = self._next, self._store.axis_shift()
-        if first is None:
-            return
+    def _take(self, first: int, last: int) -> None:
+        shift = self._store.axis_shift()
         is_first_piece = not self._taken
         # The table begins a step earlier where it can: a step's work begins at the release of the one before.
         found = self._table_of(first - shift, last - shift)
