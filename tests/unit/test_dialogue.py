@@ -13,8 +13,9 @@ from tuiadvisor.app.advising import GuidedAdvice, judged
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
-from tuiadvisor.session.guided import SKIP, guided
+from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
@@ -393,3 +394,132 @@ def test_weights_are_no_percentages() -> None:
     causes = rows[begin + 2 : begin + 4]
     assert any(row.rstrip()[-1:].isdigit() for row in causes)
     assert not any("%" in row for row in causes)
+
+
+def shown(session: Guided | None, width: int = 160, height: int = 70, note: str = "") -> str:
+    """The page with this session, as text."""
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=session, session_note=note))
+    keyboard.press("d")
+    return "\n".join(row.text for row in keyboard.place.rows(width, height))
+
+
+def answers_of(keyboard: Keyboard) -> list[Answer]:
+    return [one for one in keyboard.shell.asked if isinstance(one, Answer)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [(("down",), "yes"), (("enter",), "yes"), (("down", "down"), "no"), (("enter", "down"), "no")],
+)
+def test_the_chosen_word_is_the_answer(keys: tuple[str, ...], word: str) -> None:
+    """The first key chooses, also enter: one pressed too often answers nothing."""
+    keyboard = board()
+    asked = keyboard.place.at(DialoguePage).question()
+    assert asked is not None
+    keyboard.press(*keys)
+    assert [] == answers_of(keyboard)
+    keyboard.press("enter")
+    assert [Answer(asked.id, word)] == answers_of(keyboard)
+
+
+def test_what_is_typed_is_nothing_until_there_is_something() -> None:
+    """Spaces are no answer and no number of devices."""
+    number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(
+        one.id for one in QUESTIONS if one.id != "remaining_steps"))  # fmt: skip
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(number, "")))
+    keyboard.press("d", "enter", "space", "enter", "N", "space", "enter")
+    assert [] == answers_of(keyboard)
+    keyboard.press("N", *"64 ", "enter")
+    assert [Answer(OTHER_SIZE, "64")] == answers_of(keyboard)
+
+
+def test_where_nothing_is_asked_no_key_answers() -> None:
+    """Each says so; another size can still be asked for."""
+    for session in (guided(held((STALLED,), {}), ""), None):
+        keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=session))
+        keyboard.press("d")
+        for key in ("s", "y", "n"):
+            assert "nothing is asked now" in keyboard.press(key)
+        keyboard.press("enter")
+        assert [] == answers_of(keyboard)
+        keyboard.press("N", *"8", "enter")
+        assert [Answer(OTHER_SIZE, "8")] == answers_of(keyboard)
+
+
+def test_before_the_session_has_begun_it_says_why() -> None:
+    """A run that cannot be judged has a reason of its own."""
+    assert "The dialogue begins when the run has been read." in shown(None)
+    assert "too few steps so far" in shown(None, note="too few steps so far")
+
+
+def test_what_an_answer_moved_stands_before_and_now() -> None:
+    """The answer itself, up and down of the causes, the change and the decision that were."""
+    before = held((LATE,), {})
+    assert "you said:" not in shown(guided(before, ""))
+    assert "▲" not in shown(guided(before, ""))
+    after = held((LATE,), {"host_cpus_full": "no"}, "host_cpus_full")
+    text = shown(guided(after, ""))
+    assert "you said:" in text
+    assert "1 answer given" in text
+    moved = [cause for cause in after.dialogue.causes if cause.before not in {None, cause.now}]
+    assert moved, "the test must be able to fail"
+    glyphs = {"▲" if cause.now > (cause.before or 0.0) else "▼" for cause in moved}
+    assert glyphs == {"▲", "▼"} & set(text)
+    dialogue = after.dialogue
+    turned = replace(dialogue, change_before="an older change", decision_before="keep", decision="tune")
+    text = shown(replace(guided(after, ""), dialogue=turned))
+    for part in ("ONE change now:", "before: an older change", "KEEP → "):
+        assert part in text
+    still = replace(dialogue, change_before="", decision_before=None)
+    text = shown(replace(guided(after, ""), dialogue=still))
+    assert "ONE change:" in text
+    assert "before: " not in text
+    assert "→  TUNE" not in text
+
+
+def test_what_was_judged_is_said() -> None:
+    """A replay that stands at an earlier step is judged up to there."""
+    session = guided(held((LATE,), {}), "")
+    assert "judged: the run up to step 120" in shown(replace(session, judged="the run up to step 120"))
+    assert "judged:" not in shown(replace(session, judged=""))
+
+
+def test_without_an_open_cause_it_says_so() -> None:
+    """An empty list would look unread."""
+    session = guided(held((LATE,), {}), "")
+    assert session.dialogue is not None
+    text = shown(replace(session, dialogue=replace(session.dialogue, causes=())))
+    assert "no finding whose cause is open" in text
+    assert "no finding whose cause is open" not in shown(session)
+
+
+def test_another_size_is_told_unless_it_is_the_reason_already() -> None:
+    """Once is enough."""
+    session = guided(held((LATE,), {}), "")
+    assert session.dialogue is not None
+    for wanted, count in (("64 devices do not pay", 1), (session.dialogue.why, 0), ("", 0)):
+        text = shown(replace(session, dialogue=replace(session.dialogue, wanted=wanted)))
+        assert count == text.count("other size:")
+    for left, words in (
+        (0, "no question left that could change it"),
+        (2, "2 more questions can still change it"),
+    ):
+        assert words in shown(replace(session, dialogue=replace(session.dialogue, num_left=left)))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_what_it_rests_on_is_shown_where_there_is_room(width: int) -> None:
+    """What was stated, each with its answer; on a low screen the question comes first."""
+    none = shown(guided(held((LATE,), {}), ""), width, 90)
+    assert "nothing yet: what the run shows stands alone" in none
+    stated = guided(held((LATE,), {"host_cpus_full": "no"}, "host_cpus_full"), "")
+    (asked,) = [one for stage in stated.stages for one in stage.asked if one.answer is not None]
+    text = shown(stated, width, 90)
+    assert "nothing yet" not in text
+    begin = text.index("stated so far")
+    assert asked.ask.split()[0] in text[begin:]
+    for row in stated.card:
+        assert row[0] in text
+    low = shown(stated, width, 16)
+    assert "stated so far" not in low
+    assert "dialogue" in low
