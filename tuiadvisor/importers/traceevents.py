@@ -98,9 +98,9 @@ class TraceFile:
             self.position()
         last = _parse(b'{"traceEvents":[' + buffer)
         del buffer
-        if not isinstance(last, dict):
-            raise _NotChunkableError
         events = last.pop("traceEvents")
+        if not isinstance(events, list):  # the key a second time, with something else
+            raise _NotChunkableError
         self.rest.update(last)
         yield events
 
@@ -112,9 +112,7 @@ class TraceFile:
 
     def _keep_header(self, head: bytes, start: int) -> None:
         before = head[: head.rindex(b'"traceEvents"', 0, start)].rstrip().rstrip(b",")
-        header = _parse(before + b"}")
-        if isinstance(header, dict):
-            self.rest.update(header)
+        self.rest.update(_parse(before + b"}"))  # what ends so is an object, or no JSON
 
     def _whole(self) -> list[Any]:
         text = read_whole(self.path)
