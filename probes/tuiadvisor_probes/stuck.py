@@ -55,15 +55,7 @@ WAITS = {"wait": "wait", "_broadcast_coalesced": "broadcast", "_verify_params_ac
 
 def report(folder: str) -> None:
     """Write what this process knows of itself."""
-    frames = sys._current_frames()
-    if threading.get_ident() != threading.main_thread().ident:
-        del frames[threading.get_ident()]  # our own
-    ident = training_thread(frames)
-    frame = frames.get(ident)
-    while frame is not None and frame.f_globals is globals():
-        # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
-        frame = frame.f_back
-        frame = frame.f_back if frame is not None and frame.f_globals is not globals() else frame
+    ident, frame = training_frame()
     said: dict[str, Any] = {"stack": stack_of(frame), "groups": []}
     if ident != threading.main_thread().ident:
         said["thread"], said["thread_name"] = native_id(ident), thread_name(ident)
@@ -75,6 +67,20 @@ def report(folder: str) -> None:
     except Exception as error:  # noqa: BLE001 - a torch we were not written for: the stack is still worth telling
         said["why"] = type(error).__name__ + ": " + str(error)[:200]
     write(folder, said)
+
+
+def training_frame() -> tuple[int, Any]:
+    """(ident of the thread that trains, where it is)."""
+    frames = sys._current_frames()
+    if threading.get_ident() != threading.main_thread().ident:
+        del frames[threading.get_ident()]  # our own
+    ident = training_thread(frames)
+    frame = frames.get(ident)
+    while frame is not None and frame.f_globals is globals():
+        # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
+        frame = frame.f_back
+        frame = frame.f_back if frame is not None and frame.f_globals is not globals() else frame
+    return ident, frame
 
 
 def write(folder: str, said: dict[str, Any]) -> None:
@@ -92,11 +98,13 @@ def recorded(folder: str) -> None:
     said: dict[str, Any] = {"groups": [], "recorders": {}}
     begin_ns = time.thread_time_ns()
     try:
+        said["call"] = call_of(training_frame()[1])[0]
         said["rank"], said["groups"] = own_rank(), groups(in_spans=True)
         backends = " ".join(group["backend"] for group in said["groups"])
         for name, backend in (("fr", "gloo"), ("nccl", "nccl")):
             if backend in backends:
                 said["recorders"][name] = why_not_recorded(folder, name)
+        said["groups"] = groups(in_spans=True)  # after the calls, which a group's number then covers
     except Exception as error:  # noqa: BLE001 - a torch we were not written for
         said["why"] = type(error).__name__ + ": " + str(error)[:200]
     said["spent_us"] = (time.thread_time_ns() - begin_ns) // 1000
@@ -347,7 +355,9 @@ def groups(*, in_spans: bool = False) -> list[dict[str, Any]]:
         return []
     world = c10d._world
     found = []
-    for group, (backend, _store) in list(world.pg_map.items())[:MAX_GROUPS]:
+    taken = getattr(world, "pg_backend_config", {})  # where nobody chose one
+    for group, (chosen, _store) in list(world.pg_map.items())[:MAX_GROUPS]:
+        backend = taken.get(group, chosen) if chosen == "undefined" else chosen
         members = sorted(world.pg_group_ranks.get(group, {}))
         found.append(
             {

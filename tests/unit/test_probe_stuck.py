@@ -255,3 +255,18 @@ def test_a_folder_that_is_gone_takes_the_request_back(tmp_path: Path) -> None:
     """Whoever asked has left: nothing is written and nobody hears of it."""
     sampled(tmp_path / "gone", window_ns=3600 * 10**9)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_beside_its_flight_recorder_a_rank_tells_its_call_and_the_backend_that_torch_took(
+    c10d: Any, tmp_path: Path
+) -> None:
+    """The training thread receives a message, which is in no recorder; nobody chose the world's backend."""
+    world, pair = c10d._world.pg_map
+    c10d._world.pg_map[world] = ("undefined", None)
+    c10d._world.pg_backend_config = {world: "cpu:gloo", pair: "cuda:nccl"}
+    receive = function(C10D, "def recv():\n    ask()\n", ask=lambda: stuck.recorded(str(tmp_path)))
+    in_script("receive()", receive=receive)
+    said = json.loads((tmp_path / "state.json").read_text())
+    assert ("recv", 3) == (said["call"], said["rank"])
+    assert ["cpu:gloo", "nccl"] == [group["backend"] for group in said["groups"]]
+    assert ["fr", "nccl"] == list(said["recorders"])

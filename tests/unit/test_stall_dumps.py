@@ -182,8 +182,29 @@ def test_a_recorder_of_any_size_gives_a_bounded_answer() -> None:
     """Ten thousand calls under way in as many groups."""
     found = cut(raw(*(call(number, str(number), done=False) for number in range(10_000))))
     assert MAX_PENDING <= len(found["entries"]) <= MAX_ENTRIES
-    assert 1 == found["from_first"]
+    # Of most groups no call is kept: that they have none is not known.
+    assert 0 == found["from_first"]
     assert 3 == NEWEST
+
+
+def test_only_calls_of_the_newest_group_of_a_name_are_kept() -> None:
+    """Destroyed and made anew in the same process, a group counts from 1 again; its call that was given up goes."""
+    before = [call(number, pg_id=0) for number in range(500)] + [call(500, pg_id=0, done=False)]
+    again = [call(1, pg_id=2, record_id=501), call(2, pg_id=2, record_id=502, done=False)]
+    other = [call(7, "1", pg_id=1, record_id=100)]
+    found = cut(raw(*before, *other, *again))
+    assert [("1", 7), ("0", 1), ("0", 2)] == [
+        (one["process_group"][0], one["collective_seq_id"]) for one in found["entries"]
+    ]
+    assert (504, 1) == (found["num_entries"], found["from_first"])
+
+
+def test_a_recorder_without_a_call_is_not_one_that_is_off() -> None:
+    """As torch 2.13 writes them: the groups it knows tell that it listens."""
+    on = cut(b'{"pg_config": {"": {"desc": "", "name": "", "ranks": "[0]"}}, "pg_status": {}}')
+    assert ("", 1, []) == (on["why"], on["from_first"], on["entries"])
+    off = cut(b'{"pg_config": {}, "pg_status": {}, "version": "2.10"}')
+    assert "its flight recorder is off, or has seen no call" == off["why"]
 
 
 @pytest.mark.parametrize(

@@ -120,15 +120,19 @@ def told(raw: bytes, dumps: dict[str, bytes]) -> Entry:
             if name in whys
         ],
         "why": _text(said.get("why")),
+        "call": _text(said.get("call")),
     }
     if not entry["groups"] and not entry["why"]:
         entry["why"] = "it has no process group"
-    spent_us = _number(said.get("spent_us"))
-    return entry if spent_us is None else {**entry, "spent_us": spent_us}
+    numbers = {"spent_us": _number(said.get("spent_us")), "own_rank": _number(said.get("rank"))}
+    return entry | {name: number for name, number in numbers.items() if number is not None}
 
 
 def cut(raw: bytes, why: str = "") -> Entry:
-    """Of one recorder's dump: the calls under way, the newest of each group, and whether it goes back to the first."""
+    """Of one recorder's dump: the calls under way, the newest of each group, and whether it goes back to the first.
+
+    A group that was destroyed and made anew has its name again and counts from 1: of each name only the newest group's.
+    """
     if why:
         return {"why": why}
     try:
@@ -136,9 +140,16 @@ def cut(raw: bytes, why: str = "") -> Entry:
     except orjson.JSONDecodeError:
         return {"why": "what it wrote cannot be read"}
     listed = document.get("entries") if isinstance(document, dict) else None
+    if listed is None and isinstance(document, dict) and document.get("pg_config"):
+        # It knows its groups, so it is on, and leaves the list away until the first call.
+        return {"num_entries": 0, "from_first": 1, "entries": [], "why": ""}
     if not isinstance(listed, list):
         return {"why": "its flight recorder is off, or has seen no call"}
-    entries = [one for one in listed if isinstance(one, dict)]
+    called = [one for one in listed if isinstance(one, dict)]
+    lives: dict[str, int] = {}
+    for one in called:
+        lives[_group_name(one)] = max(lives.get(_group_name(one), 0), _life(one))
+    entries = [one for one in called if _life(one) == lives[_group_name(one)]]
     kept = set([index for index, one in enumerate(entries) if _is_pending(one)][:MAX_PENDING])
     num_of: dict[str, int] = {}
     for index in range(len(entries) - 1, -1, -1):
@@ -146,9 +157,11 @@ def cut(raw: bytes, why: str = "") -> Entry:
         num_of[name] = num_of.get(name, 0) + 1
         if num_of[name] <= NEWEST and len(num_of) <= MAX_GROUPS and len(kept) < MAX_ENTRIES:
             kept.add(index)
+    is_whole = lives.keys() <= {_group_name(entries[index]) for index in kept}
     return {
-        "num_entries": len(entries),
-        "from_first": int(any(one.get("record_id") == 0 for one in entries)),
+        "num_entries": len(called),
+        # Of a group without a call among those kept it is then known that it has none.
+        "from_first": int(is_whole and any(one.get("record_id") == 0 for one in called)),
         "entries": [_short(entries[index]) for index in sorted(kept)],
         "why": "",
     }
@@ -178,6 +191,11 @@ def _short(entry: Entry) -> Entry:
     if isinstance(dtypes, list) and dtypes:
         found["input_dtypes"] = [_text(dtypes[0])]
     return found
+
+
+def _life(entry: Entry) -> int:
+    """Which of the groups that bore its name: torch counts them up."""
+    return _number(entry.get("pg_id")) or 0
 
 
 def _group_name(entry: Entry) -> str:

@@ -170,8 +170,8 @@ _RECORDED = {
 }
 
 _RECORDERS = {
-    **_fields(_integer, "pid asked_ns wall_ns still_since_ns spent_us"),
-    "why": _text,
+    **_fields(_integer, "pid asked_ns wall_ns still_since_ns spent_us own_rank"),
+    **_fields(_text, "why call"),
     "groups": _list_of(
         _object(
             {**_fields(_text, "name purpose backend"), "seq": _integer, "spans": _list_of(_list_of(_integer))}
