@@ -146,6 +146,84 @@ def test_numbers_that_still_move_name_nobody() -> None:
     assert evidence_words(found).startswith("collectives were still being entered")
 
 
+def test_answers_of_different_moments_name_nobody() -> None:
+    """Rank 3, of another agent, was asked half a minute before rank 0 entered the call that it waits in."""
+    inside = [answer(rank, call(8), call(9, done=False, time_created_ns=870 * S)) for rank in (0, 1, 2)]
+    assert (3,) == of(*inside, answer(3, call(8))).missing
+    found = of(*inside, answer(3, call(8), wall_ns=860 * S))
+    assert () == found.missing
+    assert evidence_words(found).startswith("collectives were still being entered")
+
+
+@pytest.mark.parametrize(("stood_s", "named"), [(100, (2,)), (160, ())])
+def test_calls_late_in_a_long_phase_name_nobody(stood_s: int, named: tuple[int, ...]) -> None:
+    """An evaluation with a collective every half a minute; its last one was entered 30 s before all were asked."""
+    when = {"still_since_ns": 5, "asked_ns": stood_s * S + 5}
+    inside = [
+        answer(rank, call(8), call(9, done=False, time_created_ns=870 * S), **when) for rank in (0, 1, 3)
+    ]
+    assert named == of(*inside, answer(2, call(8), **when)).missing
+
+
+def test_a_rank_that_waits_for_a_message_is_a_victim() -> None:
+    """Rank 1 receives from rank 0, of which Gloo's recorder knows nothing; rank 0 is what all wait for."""
+    inside = [answer(rank, call(8), call(9, done=False)) for rank in (2, 3)]
+    receives = answer(1, call(8), call="recv")
+    found = of(*inside, receives, answer(0, call(8), call="backward"))
+    assert ((0,), (1, 2, 3)) == (found.missing, found.waiting)
+    by_phase = Standstill(9.0, 120, (0, 2, 3), (1,), "other", is_death=False)
+    found = of(*inside, receives, answer(0, call(8), call(9, done=False)), found=by_phase)
+    assert () == found.missing
+    assert (
+        "ranks 0, 2 and 3 are in all_reduce (collective 9 of group default_pg); rank 1 may itself wait in recv, of "
+        "which no flight recorder tells" == evidence_words(found)
+    )
+
+
+def test_a_rank_whose_recorder_shows_it_waiting_is_not_named_by_its_phase() -> None:
+    """Rank 0 stands in code without a hook, in a collective; rank 2, the one that is missing, did not answer."""
+    by_phase = Standstill(9.0, 120, (1, 2, 3), (0,), "other", is_death=False)
+    inside = [answer(rank, call(8), call(9, done=False)) for rank in (0, 1, 3)]
+    assert () == of(*inside, found=by_phase, silent=((2, "it has not answered"),)).missing
+
+
+def test_an_answer_of_another_rank_is_not_used() -> None:
+    """The process that was asked as rank 2 says that it is rank 1: who is missing is not known."""
+    inside = [answer(rank, call(8), call(9, done=False), own_rank=rank) for rank in (0, 1, 3)]
+    assert (2,) == of(*inside, answer(2, call(8), own_rank=2)).missing
+    found = of(*inside, answer(2, call(8), own_rank=1))
+    assert () == found.missing
+    assert evidence_words(found).endswith(
+        "the flight recorder of rank 2 could not be used: its process group has it as rank 1"
+    )
+
+
+def test_calls_that_the_group_has_not_counted_are_of_an_earlier_one() -> None:
+    """The groups were made anew; of the new one rank 0 has entered the first collective, the others none."""
+    anew = {**WORLD, "seq": 0}
+    old = [call(seq) for seq in (7, 8)]
+    found = of(
+        answer(0, call(1, done=False), groups=({**WORLD, "seq": 1},)),
+        *(answer(rank, call(0), *old, groups=(anew,)) for rank in (1, 2, 3)),
+    )
+    assert (1, 2, 3) == found.missing
+
+
+def test_a_backend_without_an_answer_hides_what_its_ranks_wait_in() -> None:
+    """Rank 2 may be in a collective of NCCL's, of whose recorder nothing is known; one never used hides nothing."""
+    nccl = {"name": "1", "purpose": "tp", "backend": "nccl", "seq": 4, "spans": [[2, 1, 2]]}
+    off = {"name": "nccl", "why": "its flight recorder is off, or has seen no call"}
+    gloo = {"name": "fr", **cut(json.dumps({"entries": [call(8)]}).encode())}
+    inside = [answer(rank, call(8), call(9, done=False)) for rank in (0, 1, 3)]
+    found = of(*inside, answer(2, groups=(WORLD, nccl), recorders=[gloo, off]))
+    assert () == found.missing
+    assert evidence_words(found).endswith(
+        "rank 2 may itself wait in a collective of nccl, of which no flight recorder tells"
+    )
+    found = of(*inside, answer(2, groups=(WORLD, {**nccl, "seq": 0}), recorders=[gloo, off]))
+    assert (2,) == found.missing
+
+
 def test_an_older_torch_is_said_to_tell_nothing() -> None:
     """Nobody is named, and the evidence says why."""
     why = "torch 2.9.0 hands out no flight recorder for Gloo"

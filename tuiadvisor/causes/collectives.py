@@ -83,7 +83,18 @@ def _unnamed(found: Standstill, evidence: CollectiveEvidence) -> list[str]:
         f"the flight recorder of {rank_words(tuple(ranks))} could not be used: {why}"
         for why, ranks in list(why_of.items())[:MAX_SAID]
     ]
-    return inside + unread
+    return inside + _beside_words(evidence) + unread
+
+
+def _beside_words(evidence: CollectiveEvidence) -> list[str]:
+    ranks_of: dict[str, list[int]] = {}
+    for rank, what in evidence.hang.beside:
+        ranks_of.setdefault(what, []).append(rank)
+    return [
+        f"{rank_words(tuple(ranks))} may {'itself' if len(ranks) == 1 else 'themselves'} wait in {what}, of which no "
+        "flight recorder tells"
+        for what, ranks in list(ranks_of.items())[:MAX_SAID]
+    ]
 
 
 def _named_words(wait: Waiting, ranks: tuple[int, ...]) -> str:

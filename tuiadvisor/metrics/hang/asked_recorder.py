@@ -19,6 +19,7 @@ MAX_ASKED_GROUPS: Final = 64  # of a rank
 MAX_ASKED_ENTRIES: Final = 128  # of a recorder
 MAX_ASKED_CHARS: Final = 120  # of a name
 MAX_ASKED_MEMBERS: Final = 1 << 17  # of a group
+BACKWARD: Final = "backward"  # in autograd's engine, which calls collectives that are recorded
 BACKENDS: Final = {"fr": "gloo", "nccl": "nccl"}  # recorder -> whose calls it holds
 Entry = dict[str, Any]
 
@@ -34,6 +35,7 @@ class Asked:
     dump: Dump | None
     groups: Mapping[str, Group]
     why: str  # there is no dump, or a part of it is missing
+    stood_ns: int = 0  # for how long it had not moved when it was asked; 0 where that is not known
 
     @property
     def newest_ns(self) -> int:
@@ -63,30 +65,73 @@ def asked(entry: Entry, rank: int) -> Asked:
             keys[name]: Group(keys[name], _purpose(group), _members(group.get("spans")))
             for name, group in own.items()
         }
-        calls = [one for one in _objects(said, "entries")[:MAX_ASKED_ENTRIES] if _name(one) in keys]
+        calls = [
+            one
+            for one in _objects(said, "entries")[:MAX_ASKED_ENTRIES]
+            if (name := _name(one)) in keys and _is_of_now(one, own[name])
+        ]
         found = operations_of([_renamed(one, keys) for one in calls], described)
         groups |= described
         operations += found
         if not said.get("why"):
-            progress |= _progress(said, own, keys, found)
+            progress |= _progress(recorder, said, own, keys, found)
     whys = [_printable(one.get("why")) for one in (entry, *recorders.values())]
     why = next((why for why in whys if why), "")
     if not recorders and not why:
         why = "its process groups have no flight recorder"
     is_known = any(not one.get("why") for one in recorders.values())
+    own_rank = _count(entry.get("own_rank"))
+    if own_rank is not None and own_rank != rank:
+        is_known, why = False, f"its process group has it as rank {own_rank}"
+    beside = _call(entry) or _unheard(told, recorders)
+    still_since_ns, asked_ns = (_count(entry.get(name)) or 0 for name in ("still_since_ns", "asked_ns"))
     return Asked(
         rank=rank,
         pid=_count(entry.get("pid")),
-        still_since_ns=_count(entry.get("still_since_ns")) or 0,
+        still_since_ns=still_since_ns,
         wall_ns=_count(entry.get("wall_ns")) or 0,
-        dump=Dump(rank, _in_order(operations), progress, has_status=False) if is_known else None,
+        dump=Dump(rank, _in_order(operations), progress, has_status=False, beside=beside)
+        if is_known
+        else None,
         groups=groups,
         why=why,
+        stood_ns=max(asked_ns - still_since_ns, 0),
     )
 
 
+def _call(entry: Entry) -> str:
+    """The call of torch.distributed that its thread is in; a message or a monitored barrier is in no recorder."""
+    call = _printable(entry.get("call"))
+    return "" if call == BACKWARD else call
+
+
+def _unheard(told: Mapping[str, Entry], recorders: Mapping[str, Entry]) -> str:
+    """What it may wait in though no recorder says so: collectives of a backend of which none told, other groups."""
+    heard = {BACKENDS[name] for name, one in recorders.items() if not one.get("why")}
+    for group in told.values():
+        backends = {part.rpartition(":")[2] for part in str(group.get("backend")).split(",")}
+        unheard = sorted(_printable(backend) for backend in backends - heard)
+        if unheard and (_has_several(group) or _count(group.get("seq")) != 0):
+            return f"a collective of {unheard[0]}"
+    return "a collective of a further group" if len(told) >= MAX_ASKED_GROUPS else ""
+
+
+def _is_of_now(call: Entry, group: Entry) -> bool:
+    """Whether a call can be of the group that bears its name today: that has counted it.
+
+    Who destroys the groups and makes them anew gives their names again, and recorders keep the old calls.
+    """
+    seq, reached = _count(call.get("collective_seq_id")), _count(group.get("seq"))
+    return seq is None or reached is None or _has_several(group) or seq <= reached
+
+
+def _has_several(group: Entry) -> bool:
+    """Backends, of which torch gives the number of one."""
+    return "," in str(group.get("backend"))
+
+
 def _progress(
-    said: Entry, own: Mapping[str, Entry], keys: Mapping[str, str], found: Iterable[Operation]
+    recorder: str, said: Entry, own: Mapping[str, Entry], keys: Mapping[str, str], found: Iterable[Operation]
 ) -> dict[str, Progress]:
     """How far the rank got in groups of which the recorder holds no call."""
     with_calls = {op.group for op in found if op.kind == COLLECTIVE}
@@ -97,7 +142,9 @@ def _progress(
             continue
         if said.get("from_first") == 1 or seq == 0:
             progress[keys[name]] = Progress(0, 0)
-        elif seq is not None and group.get("backend") == BACKENDS["nccl"]:  # Gloo's counts messages, too
+        elif (
+            seq is not None and not _has_several(group) and recorder == "nccl"
+        ):  # Gloo's counts messages, too
             progress[keys[name]] = Progress(seq, None)
     return progress
 
@@ -105,7 +152,7 @@ def _progress(
 def _key(name: str, group: Entry, recorder: str) -> str:
     """A group of several backends counts its calls for each of them."""
     name = _printable(name)
-    return f"{name}/{BACKENDS[recorder]}" if "," in str(group.get("backend")) else name
+    return f"{name}/{BACKENDS[recorder]}" if _has_several(group) else name
 
 
 def _renamed(call: Entry, keys: Mapping[str, str]) -> Entry:

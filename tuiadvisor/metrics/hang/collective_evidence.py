@@ -13,10 +13,15 @@ from tuiadvisor.metrics.hang.dumps_together import side_by_side
 from tuiadvisor.metrics.hang.missing_ranks import Hang, Waiting, diagnose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.metrics.hang.asked_recorder import Asked
 
 # Nothing moves for 5 s before anybody is asked: a younger call is of ranks that go on where no phase shows it.
 YOUNG_NS: Final = 2 * 10**9
+# So is one of the last quarter of the time that its rank has stood: an evaluation's collective every half a minute. Who
+# hangs is asked at three times its longest step, with its last call in the first of them.
+YOUNG_SHARE: Final = 4
 MAX_JOINED: Final = 4096  # ranks; each is held against all of its groups
 
 
@@ -32,8 +37,17 @@ class CollectiveEvidence:
     def is_whole(self) -> bool:
         """Whether every rank has told, so that who is missing nowhere is missing from nothing."""
         return (
-            not self.unasked and not self.is_moving and not any(wait.unrecorded for wait in self.hang.waits)
+            not self.unasked
+            and not self.is_moving
+            and not self.hang.beside
+            and not any(wait.unrecorded for wait in self.hang.waits)
         )
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Ranks that are inside a collective, or in another call that may wait for somebody."""
+        inside = {rank for wait in self.hang.waits for rank in wait.waiting}
+        return frozenset(inside | {rank for rank, _ in self.hang.beside})
 
     def named(self) -> list[tuple[Waiting, tuple[int, ...]]]:
         """The collectives that ranks who wait for nobody have not entered, with those ranks; each rank once."""
@@ -63,9 +77,18 @@ def collective_evidence(
 def _joined(answers: tuple[Asked, ...], silent: tuple[tuple[int, str], ...]) -> CollectiveEvidence:
     unasked = dict(silent) | {one.rank: one.why for one in answers if one.dump is None}
     usable = [(one.dump, dict(one.groups)) for one in answers if one.dump is not None]
-    if any(one.newest_ns > one.wall_ns - YOUNG_NS for one in answers if one.dump is not None):
+    if _is_moving([one for one in answers if one.dump is not None]):
         return CollectiveEvidence(Hang((), (), "", ""), tuple(sorted(unasked.items())), is_moving=True)
     dumps, groups, stale = side_by_side(usable)
     unasked |= {rank: f"it contradicts the others: {why}" for rank, why in stale.items()}
     hang = diagnose([dumps[rank] for rank in sorted(dumps)], groups) if dumps else Hang((), (), "", "")
     return CollectiveEvidence(hang, tuple(sorted(unasked.items())))
+
+
+def _is_moving(answers: Sequence[Asked]) -> bool:
+    """Whether calls were still being entered when the ranks were asked, or after the first of them was."""
+    newest_ns = max((one.newest_ns for one in answers), default=0)
+    return any(
+        newest_ns > one.wall_ns - YOUNG_NS or one.newest_ns > one.wall_ns - one.stood_ns // YOUNG_SHARE
+        for one in answers
+    )

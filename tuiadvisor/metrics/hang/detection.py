@@ -128,7 +128,9 @@ def _missing(found: Standstill, evidence: CollectiveEvidence) -> tuple[int, ...]
         return found.missing
     if evidence.hang.missing:
         return evidence.hang.missing
-    return () if evidence.hang.waits and evidence.is_whole else found.missing
+    if evidence.hang.waits and evidence.is_whole:
+        return ()
+    return tuple(rank for rank in found.missing if rank not in evidence.waiting)
 
 
 def _thread_of(live: Sequence[RankNow], missing: Sequence[int], by_thread: Sequence[int]) -> str | None:

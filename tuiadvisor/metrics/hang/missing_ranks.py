@@ -55,6 +55,7 @@ class Dump:
     operations: tuple[Operation, ...]
     progress: Mapping[str, Progress]
     has_status: bool
+    beside: str = ""  # what it may be waiting in of which its recorder holds nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Hang:
     because: str
     stopped: tuple[StoppedDevice, ...] = ()
     different: Mismatch | None = None  # as `mismatch`
+    beside: tuple[tuple[int, str], ...] = ()  # missing ranks that may themselves wait in what nobody recorded
 
 
 def diagnose(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> Hang:
@@ -221,6 +223,8 @@ class _Case:
 
     def is_origin(self, rank: int) -> bool:
         """Waits for nobody; who waits for somebody the dumps do not tell may be a victim."""
+        if rank in self.dumps and self.dumps[rank].beside:
+            return False
         op = self.head.get(rank)
         if op is not None and op.kind == COLLECTIVE and (op.group, op.seq) in self.mismatches:
             return False  # it is where it should be by number, in another call than the others
@@ -238,9 +242,18 @@ class _Case:
             named = {rank for _, ranks in of_wait for rank in ranks} | {device.rank for device in stopped}
             words = [_verdict(wait, ranks) for wait, ranks in _told(of_wait)]
             words += [_stopped_words(device) for device in stopped]
-            return Hang(tuple(waits), tuple(sorted(named)), mismatch, "; ".join(words), stopped, different)
-        because = mismatch or self._abstention(waits)
-        return Hang(tuple(waits), (), mismatch, because, different=different)
+            because = "; ".join(words)
+        else:
+            named, because = set(), mismatch or self._abstention(waits)
+        return Hang(
+            tuple(waits), tuple(sorted(named)), mismatch, because, stopped, different, self._beside(waits)
+        )
+
+    def _beside(self, waits: Sequence[Waiting]) -> tuple[tuple[int, str], ...]:
+        """Who is missing, is in no recorded call that would hold it up, and may wait in another."""
+        missing = sorted({rank for wait in waits for rank in wait.missing})
+        whats = [(rank, self.dumps[rank].beside) for rank in missing if rank in self.dumps]
+        return tuple((rank, what) for rank, what in whats if what and not self.blocked_by(rank))
 
     def _stopped(self) -> tuple[StoppedDevice, ...]:
         """Ranks whose first pending call somebody else has completed, which takes all of the group.
