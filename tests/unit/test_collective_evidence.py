@@ -316,3 +316,24 @@ def test_thousands_of_ranks_are_told_by_few_comparisons() -> None:
     assert found is not None
     assert (1000,) == found.hang.missing
     assert num_calls < 100 * num
+
+
+def test_a_group_without_a_name_is_none() -> None:
+    """Nor is a call without a group one of its calls."""
+    nameless = call(9, done=False)
+    del nameless["process_group"]
+    found = of(answer(0, nameless, groups=({**WORLD, "name": ""},)))
+    assert () == found.missing
+    assert "no collective is under way on any rank" == evidence_words(found)
+
+
+def test_groups_of_one_name_and_many_members_are_told_apart_in_few_words() -> None:
+    """Two ranks give the group members that differ in one of a hundred thousand."""
+    answers = [
+        answer(rank, call(3, "1", done=False), groups=({**PAIR, "spans": [[0, 1, 100_000 - rank]]},))
+        for rank in (0, 1)
+    ]
+    found = of(*answers)
+    assert found.evidence is not None
+    assert 2 == len(found.evidence.hang.waits)
+    assert len(_stall_words(found)) < 400

@@ -48,7 +48,7 @@ def asked(entry: Entry, rank: int) -> Asked:
     told = {
         name: group
         for group in _objects(entry, "groups")[:MAX_ASKED_GROUPS]
-        if isinstance(name := group.get("name"), str)
+        if isinstance(name := group.get("name"), str) and name
     }
     recorders = {
         name: one

@@ -12,8 +12,9 @@ from tuiadvisor.metrics.hang.dump_consistency import contradicting
 from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, Dump, Group
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+MAX_LISTED: Final = 16  # members in a group's name
 DEFAULT_GROUP: Final = "default_pg"  # of all ranks, by torch's own name for it
 
 
@@ -29,15 +30,16 @@ def side_by_side(
 
 def _told_apart(read: Sequence[tuple[Dump, dict[str, Group]]]) -> tuple[dict[int, Dump], dict[str, Group]]:
     """Dumps and groups with one name a group: PyTorch 2.4 and 2.5 number the groups of one split alike."""
-    variants: dict[str, set[tuple[int, ...]]] = {}
+    variants: dict[str, dict[tuple[int, ...], int]] = {}  # by name: members, numbered
     for _, its in read:
         for group in its.values():
             if group.members:
-                variants.setdefault(group.name, set()).add(group.members)
+                those = variants.setdefault(group.name, {})
+                those.setdefault(group.members, len(those))
     dumps: dict[int, Dump] = {}
     groups: dict[str, Group] = {}
     for dump, its in read:
-        names = {name: _full_name(group, variants.get(name, set())) for name, group in its.items()}
+        names = {name: _full_name(group, variants.get(name, {})) for name, group in its.items()}
         for name, group in its.items():
             known = groups.get(names[name])
             if known is None or len(group.members) > len(known.members):
@@ -71,5 +73,10 @@ def _with_members(group: Group, dumps: dict[int, Dump]) -> Group:
     return replace(group, members=tuple(sorted(known)))
 
 
-def _full_name(group: Group, variants: set[tuple[int, ...]]) -> str:
-    return group.name if len(variants) < 2 else f"{group.name}{list(group.members)}"
+def _full_name(group: Group, variants: Mapping[tuple[int, ...], int]) -> str:
+    if len(variants) < 2:
+        return group.name
+    if len(group.members) <= MAX_LISTED:
+        return f"{group.name}{list(group.members)}"
+    first = ", ".join(map(str, group.members[:MAX_LISTED]))
+    return f"{group.name}[{first}, ...]#{variants[group.members]}"
