@@ -31,13 +31,23 @@ def describe_process() -> dict[str, Any]:
         "pid": os.getpid(),
         "rank": rank,
         "world_size": dist.get_world_size() if live and dist is not None else None,
-        "backend": dist.get_backend() if live and dist is not None else None,
+        "backend": _backend(dist) if live else None,
         "python": platform.python_version(),
         "torch": str(torch.__version__) if torch is not None else None,
         "cuda": getattr(imported("torch.version"), "cuda", None),
         "nccl": _nccl_version(),
         "device": "cuda" if cuda else "cpu",
     }
+
+
+def _backend(dist: Any) -> str:
+    """Of the default process group; what torch took where the script chose none."""
+    chosen = str(dist.get_backend())
+    if chosen != "undefined" or not hasattr(dist, "get_backend_config"):
+        return chosen
+    config = str(dist.get_backend_config())  # as in: cpu:gloo,cuda:nccl
+    taken = {part.rpartition(":")[2] for part in config.split(",")}
+    return taken.pop() if len(taken) == 1 else config
 
 
 def _nccl_version() -> str | None:

@@ -304,9 +304,19 @@ def call_of(frame: Any) -> tuple[str | None, Any]:
             pass  # the way from Python to an operator
         elif not code.co_filename.endswith(GLUE):
             # Waiting for a collective's handle is a method of C: the caller's own frame is the innermost.
-            return (name, inside) if name else (WAITS.get(called_method(frame) or ""), None)
+            return (name, inside) if name else (wait_in_c(frame), None)
         frame = frame.f_back
     return name, inside
+
+
+def wait_in_c(frame: Any) -> str | None:
+    """The method of C in which a frame waits for other ranks; None where it calls none such."""
+    method = called_method(frame)
+    if method == "get":  # of a store: returns once somebody has set the key
+        code = frame.f_code
+        names = (*code.co_names, *code.co_varnames, *code.co_freevars)
+        return "store.get" if any("store" in name.lower() for name in names) else None
+    return WAITS.get(method or "")
 
 
 def called_method(frame: Any) -> str | None:

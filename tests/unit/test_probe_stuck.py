@@ -123,6 +123,8 @@ def test_autograds_engine_is_called_backward() -> None:
         ("handle._broadcast_coalesced()", "broadcast"),
         ("handle.item()", None),  # waits for a device, for no rank
         ("handle.wait.hidden()", None),
+        ("store.get()", "store.get"),  # until some rank sets the key
+        ("handle.get()", None),  # a dictionary's
     ],
 )
 def test_a_wait_in_c_is_told_by_the_line_that_calls_it(line: str, name: str | None) -> None:
@@ -136,10 +138,10 @@ def test_a_wait_in_c_is_told_by_the_line_that_calls_it(line: str, name: str | No
 
     def call(look: Look) -> None:
         wait = SimpleNamespace(hidden=look)
-        handle = SimpleNamespace(wait=look, _broadcast_coalesced=look, item=look)
+        handle = SimpleNamespace(wait=look, _broadcast_coalesced=look, item=look, get=look)
         if "hidden" in line:
             handle = SimpleNamespace(wait=wait)
-        in_script(line, handle=handle)
+        in_script(line, handle=handle, store=handle)
 
     assert name == said_of(call, of_caller)
 
