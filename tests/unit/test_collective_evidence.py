@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_stall_dumps import call
 
-from tuiadvisor.advisor.judge.hang import _stall_words
+from tuiadvisor.advisor.judge.hang import _stall_words, stall_of_answers
 from tuiadvisor.agent.flight_recorder import cut
 from tuiadvisor.causes.collectives import evidence_words, why_unknown
 from tuiadvisor.causes.hang import measured
@@ -337,3 +337,11 @@ def test_groups_of_one_name_and_many_members_are_told_apart_in_few_words() -> No
     assert found.evidence is not None
     assert 2 == len(found.evidence.hang.waits)
     assert len(_stall_words(found)) < 400
+
+
+def test_a_rank_that_is_missing_beside_a_stopped_one_is_missing_too() -> None:
+    """Somebody stopped rank 1 of a job that waits for rank 2: words and numbers say the same."""
+    answers = [answer(0, call(9, done=False)), answer(2, call(8))]
+    found = stall_of_answers([*answers, answer(1, recorders=[], why="it is stopped")], [1])
+    assert ((1, 2), (0,)) == (found.missing, found.waiting)
+    assert found.evidence.startswith("rank 2 has not entered all_reduce (collective 9 of group default_pg)")

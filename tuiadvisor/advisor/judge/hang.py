@@ -117,7 +117,13 @@ def stall_of_answers(answers: Sequence[Asked], stopped: Sequence[int]) -> Stall:
     waiting = tuple(sorted(answer.rank for answer in answers if answer.rank not in stopped))
     thread = "stopped" if stopped else None
     asked = Standstill(0.0, None, waiting, tuple(sorted(stopped)), None, is_death=False, thread=thread)
-    return stall(informed(asked, collective_evidence(tuple(answers), ()), {}), Roster())
+    found = informed(asked, collective_evidence(tuple(answers), ()), {})
+    if found.evidence is not None and stopped:
+        # Who was stopped could not be asked; whom the others miss beside it is a fact all the same.
+        missing = tuple(sorted({*stopped, *found.evidence.hang.missing}))
+        waiting = tuple(rank for rank in found.waiting if rank not in missing)
+        found = replace(found, missing=missing, waiting=waiting)
+    return stall(found, Roster())
 
 
 def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
