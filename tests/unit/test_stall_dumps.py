@@ -199,6 +199,16 @@ def test_only_calls_of_the_newest_group_of_a_name_are_kept() -> None:
     assert (504, 1) == (found["num_entries"], found["from_first"])
 
 
+def test_a_groups_collective_is_kept_however_many_messages_came_after_it() -> None:
+    """NCCL's recorder holds sends, too; an entry without a number tells nothing of how far a group got."""
+    sends = [call(0, is_p2p=True, p2p_seq_id=number, record_id=9 + number) for number in range(1, 50)]
+    odd = [call(9, collective_seq_id=-3, record_id=100 + number) for number in range(50)]
+    found = cut(raw(call(7, record_id=0), call(8, record_id=8), *sends, *odd))
+    assert [7, 8] == [one["collective_seq_id"] for one in found["entries"] if not one.get("is_p2p")]
+    assert [47, 48, 49] == [one["p2p_seq_id"] for one in found["entries"] if one.get("is_p2p")]
+    assert 1 == found["from_first"]
+
+
 def test_a_recorder_without_a_call_is_not_one_that_is_off() -> None:
     """As torch 2.13 writes them: the groups it knows tell that it listens."""
     on = cut(b'{"pg_config": {"": {"desc": "", "name": "", "ranks": "[0]"}}, "pg_status": {}}')

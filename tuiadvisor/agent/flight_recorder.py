@@ -151,13 +151,16 @@ def cut(raw: bytes, why: str = "") -> Entry:
         lives[_group_name(one)] = max(lives.get(_group_name(one), 0), _life(one))
     entries = [one for one in called if _life(one) == lives[_group_name(one)]]
     kept = set([index for index, one in enumerate(entries) if _is_pending(one)][:MAX_PENDING])
-    num_of: dict[str, int] = {}
+    num_of: dict[tuple[str, bool], int] = {}
+    is_whole = True
     for index in range(len(entries) - 1, -1, -1):
-        name = _group_name(entries[index])
-        num_of[name] = num_of.get(name, 0) + 1
-        if num_of[name] <= NEWEST and len(num_of) <= MAX_GROUPS and len(kept) < MAX_ENTRIES:
+        counter = _counter(entries[index])
+        if counter is None:
+            continue
+        num_of[counter] = num_of.get(counter, 0) + 1
+        if num_of[counter] <= NEWEST and len(num_of) <= MAX_GROUPS and len(kept) < MAX_ENTRIES:
             kept.add(index)
-    is_whole = lives.keys() <= {_group_name(entries[index]) for index in kept}
+        is_whole &= num_of[counter] > 1 or index in kept
     return {
         "num_entries": len(called),
         # Of a group without a call among those kept it is then known that it has none.
@@ -196,6 +199,14 @@ def _short(entry: Entry) -> Entry:
 def _life(entry: Entry) -> int:
     """Which of the groups that bore its name: torch counts them up."""
     return _number(entry.get("pg_id")) or 0
+
+
+def _counter(entry: Entry) -> tuple[str, bool] | None:
+    """(group, whether of its messages) whose number the call has; None where it has none."""
+    is_p2p = entry.get("is_p2p") is True
+    if _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id")) is None:
+        return None
+    return _group_name(entry), is_p2p
 
 
 def _group_name(entry: Entry) -> str:
