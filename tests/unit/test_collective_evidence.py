@@ -14,6 +14,7 @@ from tuiadvisor.advisor.judge.hang import _stall_words, stall_of_answers
 from tuiadvisor.agent.flight_recorder import cut
 from tuiadvisor.causes.collectives import evidence_words, why_unknown
 from tuiadvisor.causes.hang import measured
+from tuiadvisor.cli.stacks import _said_by_recorders
 from tuiadvisor.metrics.hang.asked_recorder import Asked, asked
 from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
 from tuiadvisor.metrics.hang.detection import Standstill, informed
@@ -345,3 +346,11 @@ def test_a_rank_that_is_missing_beside_a_stopped_one_is_missing_too() -> None:
     found = stall_of_answers([*answers, answer(1, recorders=[], why="it is stopped")], [1])
     assert ((1, 2), (0,)) == (found.missing, found.waiting)
     assert found.evidence.startswith("rank 2 has not entered all_reduce (collective 9 of group default_pg)")
+
+
+def test_stacks_says_why_no_flight_recorder_tells_anything() -> None:
+    """Once a reason, whoever gave it; nothing where nobody has a number."""
+    why = "torch 2.9.0 hands out no flight recorder for Gloo"
+    answers = [answer(rank, recorders=[{"name": "fr", "why": why}]) for rank in range(4)]
+    assert [f"unknown: flight recorders: {why}"] == _said_by_recorders(stall_of_answers(answers, []))
+    assert [] == _said_by_recorders(None)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.stall import Stall
 
 NO_SPY: Final = "py-spy is not installed beside tuiadvisor: pip install 'tuiadvisor[stacks]'"
+MAX_WHYS: Final = 3
 STATES: Final = {"R": "running", "S": "asleep", "D": "waits for a device", "T": "stopped", "t": "traced"}
 
 
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         said_by_nccl = [] if ras is None else [*ras.words(), *([f"unknown: {ras.why}"] if ras.why else [])]
         is_told = recorded is not None and bool(recorded.collectives)
-        said_by_recorders = [recorded.evidence] if recorded is not None and recorded.evidence else []
+        said_by_recorders = _said_by_recorders(recorded)
         print(
             "\n".join(
                 [
@@ -100,6 +101,16 @@ def _recorded(processes: list[RankProcess], found: list[RankStacks], stopped: se
     entries = ask_recorders([process for _, process in numbered])
     answers = [asked(entry, rank) for (rank, _), entry in zip(numbered, entries, strict=True)]
     return stall_of_answers(answers, sorted(stopped))
+
+
+def _said_by_recorders(recorded: Stall | None) -> list[str]:
+    """What they say together, else why they say nothing."""
+    if recorded is None:
+        return []
+    if recorded.evidence:
+        return [recorded.evidence]
+    whys = list(dict.fromkeys(why for _, why in recorded.unasked))
+    return [f"unknown: flight recorders: {'; '.join(whys[:MAX_WHYS])}"] if whys else []
 
 
 def _of_recorders(stall: Stall | None) -> dict[str, Any] | None:
