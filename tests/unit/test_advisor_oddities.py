@@ -183,7 +183,6 @@ def test_a_rank_that_stands_stopped_is_told_however_long_a_step_has_taken() -> N
         {0: "waiting", 1: "asleep", 2: None, 3: "waiting"},
         {0: "waiting", 1: "asleep", 2: "running", 3: "waiting"},
         {0: "running", 1: "running", 2: "running", 3: "running"},
-        {0: "stopped", 1: "stopped", 2: "stopped", 3: "stopped"},
         {0: "waiting", 1: "having lunch", 2: "waiting", 3: "waiting"},
     ],
 )
@@ -191,6 +190,17 @@ def test_threads_that_do_not_tell_name_nobody(threads: dict[int, object]) -> Non
     """All alike, one unknown, or two that differ each in its own way: who has not come stays unknown."""
     view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"), thread=threads)
     assert [("warning", (), "backward")] == hangs(view)
+
+
+def test_a_job_that_is_suspended_is_told_with_what_lets_it_go_on() -> None:
+    """As by `scontrol suspend` or ^Z: nobody is missing, and no stack would tell more."""
+    view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"), thread=dict.fromkeys(range(4), "stopped"))
+    assert [("critical", (0, 1, 2, 3), None)] == hangs(view)
+    assert view.stall is not None
+    assert "ranks 0, 1, 2 and 3 are stopped by a signal or a debugger" == view.stall.words
+    assert view.stall.words in view.verdict.sentence
+    assert "stopped" == view.stall.held
+    assert {"stopped"} == {row.held for row in view.ranks}
 
 
 def test_a_killed_rank_is_the_one_the_others_wait_for() -> None:

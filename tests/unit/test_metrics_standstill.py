@@ -170,7 +170,6 @@ def test_the_phase_is_that_of_the_missing_if_they_agree() -> None:
         (("running", "running", "running"), (), None),
         (("waiting", None, "running"), (), None),  # the unknown one may be it
         (("waiting", "stopped", "running"), (1,), "stopped"),
-        (("stopped", "stopped", "stopped"), (), None),
     ],
 )
 def test_where_the_phase_tells_nothing_the_thread_may(
@@ -187,6 +186,19 @@ def test_a_rank_that_spins_in_its_collectives_is_not_accused_of_computing() -> N
     ranks = places("backward", "backward")
     assert ((), (0, 1)) == told(with_threads(ranks, "waiting", "running", asleep=False))
     assert ((1,), (0,)) == told(with_threads(ranks, "waiting", "stopped", asleep=False))
+
+
+@pytest.mark.parametrize("phase", ["backward", "other", "checkpoint", "forward"])
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_where_all_are_stopped_all_of_them_have_to_go_on(phase: str, num_ranks: int) -> None:
+    """Suspended by the scheduler or by ^Z, wherever it met them: nobody waits for anybody."""
+    ranks = with_threads(places(*[phase] * num_ranks, for_s=MIN_STILL_S), *["stopped"] * num_ranks)
+    found = standstill(ranks, None)
+    assert found is not None
+    assert (tuple(range(num_ranks)), (), "stopped") == (found.missing, found.waiting, found.thread)
+    assert standstill(after(ranks, MIN_STILL_S - 0.01), None) is None
+    if num_ranks > 1:
+        assert standstill([replace(ranks[0], thread="running"), *ranks[1:]], None) is None
 
 
 def test_a_stopped_rank_that_its_phase_names_is_called_stopped() -> None:

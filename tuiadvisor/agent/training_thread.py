@@ -75,11 +75,12 @@ class StandingThread:
         self._state: str | None = None
         self._looked_ns = 0
         self._cpu_ticks = 0
+        self._letter = ""  # of the look before
 
     def state(self, pid: int, since_ns: int, now_ns: int, thread: int | None = None) -> str | None:
         """What its thread (None: the main one) does; None while it has not stood still for long, or is not known."""
         if now_ns - since_ns < STANDING_NS:
-            self._state, self._looked_ns = None, 0
+            self._state, self._looked_ns, self._letter = None, 0, ""
             return None
         if now_ns - self._looked_ns >= LOOK_EVERY_NS:
             self._state = self._look(pid, pid if thread is None else thread, now_ns)
@@ -97,7 +98,9 @@ class StandingThread:
         used_s = (stat.cpu_ticks - self._cpu_ticks) / procfs.TICKS_PER_S
         elapsed_s = (now_ns - self._looked_ns) / 1e9
         is_first, self._cpu_ticks = self._looked_ns == 0, stat.cpu_ticks
-        if stat.state in "Tt":
+        before, self._letter = self._letter, stat.state
+        # What samples its stack by stopping it (py-spy) is met by one look in ten, a debugger by each.
+        if stat.state == "T" or (stat.state == "t" and before in {"T", "t"}):
             return "stopped"
         if is_first:
             return None  # one look does not tell a moment's from lasting work

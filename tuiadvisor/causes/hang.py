@@ -57,7 +57,15 @@ def waiting_words(found: Standstill) -> str:
     return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}"
 
 
+def all_stopped_words(found: Standstill) -> str:
+    """Where nobody is left to wait for them."""
+    verb = "is" if len(found.missing) == 1 else "are"
+    return f"{rank_words(found.missing)} {verb} {THREAD_WORDS['stopped']}"
+
+
 def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
+    if not found.waiting:
+        return all_stopped_words(found) + ("" if found.step is None else f", at step {found.step}")
     known = evidence_words(found)
     words = _without_evidence(found, num_known, world_size, has_more=bool(known))
     return f"{words}; {known}" if known else words

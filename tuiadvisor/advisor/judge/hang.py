@@ -13,7 +13,7 @@ import numpy as np
 from tuiadvisor.advisor.cluster.membership import Roster
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
-from tuiadvisor.causes.hang import THREAD_WORDS, measured, waiting_words
+from tuiadvisor.causes.hang import THREAD_WORDS, all_stopped_words, measured, waiting_words
 from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
 from tuiadvisor.metrics.hang.detection import (
     LONGER_THAN_USUAL,
@@ -153,7 +153,7 @@ def _stall_words(found: Standstill) -> str:
         who = known or "who is missing was not observed"
         return f"{rank_words(found.waiting)} make no progress; {who}"
     if not found.waiting:
-        return f"{rank_words(found.missing)}: no progress" + (f"; {known}" if known else "")
+        return all_stopped_words(found)
     why = "gone" if found.is_death else THREAD_WORDS.get(found.thread or "", "")
     call = which_has_not_entered(found)
     more = f", {call}" if call else f"; {known}" if known else ""

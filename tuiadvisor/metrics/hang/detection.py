@@ -71,6 +71,12 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     if None in stills or None in phases:
         return None
     for_s = min(still for still in stills if still is not None)
+    step = max((now.step for now in live if now.step is not None), default=None)
+    if all(now.thread == "stopped" for now in live):
+        # Wherever it met them: nobody waits for anybody, and each of them has to go on.
+        stopped = tuple(now.rank for now in live)
+        found = Standstill(for_s, step, (), stopped, None, is_death=False, thread="stopped")
+        return found if for_s >= MIN_STILL_S else None
     limit_s = MIN_STILL_S
     if longest_step_s is None or phases & AT_REST:
         limit_s = PATIENCE_S
@@ -89,7 +95,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     phase = named[0] if named and len(set(named)) == 1 else None
     return Standstill(
         for_s=for_s,
-        step=max((now.step for now in live if now.step is not None), default=None),
+        step=step,
         waiting=tuple(now.rank for now in live if now.rank not in missing),
         missing=missing,
         phase=phase or (next(iter(phases)) if len(phases) == 1 else None),
@@ -180,7 +186,7 @@ def _elsewhere(live: Sequence[RankNow]) -> tuple[int, ...]:
         return ()
     stopped = tuple(now.rank for now in live if now.thread == "stopped")
     if stopped:
-        return stopped if len(stopped) < len(live) else ()
+        return stopped
     if not all(now.waits_asleep for now in live):
         return ()
     apart = {now.thread for now in live if now.thread != "waiting"}
