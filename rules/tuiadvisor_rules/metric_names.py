@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SCOPES: Final = ("job", "straggler", "pause", "stage", "placement", "standstill", "serving")
+SCOPES: Final = ("job", "straggler", "pause", "stage", "held", "placement", "standstill", "serving")
 APART: Final = ("serving",)  # no training: metrics of the job mean nothing there
 UNITS: Final = ("s", "share", "ratio", "steps", "count", "flag", "text")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Values = dict[str, object]  # metric -> number, text or None where it was not observed
 Details = dict[str, float | int | str | None]
 Scope = Literal[
-    "job", "straggler", "pause", "stage", "placement", "standstill", "serving"
+    "job", "straggler", "pause", "stage", "held", "placement", "standstill", "serving"
 ]  # of tuiadvisor_rules.metric_names
 
 

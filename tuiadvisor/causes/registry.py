@@ -13,6 +13,7 @@ from tuiadvisor.causes.device_use import DEVICE_USE
 from tuiadvisor.causes.framework import FRAMEWORK
 from tuiadvisor.causes.hang import HANG
 from tuiadvisor.causes.heavy_stage import HEAVY_STAGE
+from tuiadvisor.causes.held_rank import HELD_RANK
 from tuiadvisor.causes.host_bound import HOST_BOUND
 from tuiadvisor.causes.input_bound import INPUT_BOUND, LOADER_DECAYS
 from tuiadvisor.causes.memory_creep import MEMORY_CREEP
@@ -44,6 +45,7 @@ CAUSES: Final = (
     HOST_BOUND,
     STRAGGLER,
     SLOW_HOST,
+    HELD_RANK,
     ROTATING_LATENESS,
     INPUT_BOUND,
     LOADER_DECAYS,

@@ -36,7 +36,14 @@ from tuiadvisor.metrics.lateness.late_ranks import (
     without_common_waits,
     without_loaders_alike,
 )
-from tuiadvisor.metrics.lateness.off_core import PAST_S, lacks_core, with_time_off_core
+from tuiadvisor.metrics.lateness.off_core import (
+    PAST_S,
+    SETTLED_S,
+    HeldRank,
+    held_ranks,
+    lacks_core,
+    with_time_off_core,
+)
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
@@ -130,6 +137,7 @@ class Diagnosis:
     lacking_ranks: tuple[
         int, ...
     ] = ()  # by the kernel's count late for want of a core, for longer than the window
+    held: tuple[HeldRank, ...] = ()  # from outside, where nobody's arrival is seen
 
     @property
     def window_start(self) -> int:
@@ -418,7 +426,14 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
         lacking_ranks=late.lacking_ranks,
+        held=() if rows.size > 1 else _held(steady_barrier, found.cycle_K, asked.witnesses.off_core),
     )
+
+
+def _held(window: Barrier, cycle_K: Floats, off_core: OffCoreOf | None) -> tuple[HeldRank, ...]:
+    """cycle_K: of all steady steps. On a crowded host windows are short: who is held is asked of more than one then."""
+    span_s = max(float(window.cycle_K.sum()), min(float(cycle_K.sum()), SETTLED_S))
+    return held_ranks(off_core(span_s), span_s) if off_core is not None and span_s > 0 else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,9 @@ CHANCE_WAIT_S: Final = (
     1.7  # measured, the same: 8 s x 0.22 and 15 s x 0.11, so seconds of waiting and no share
 )
 SETTLED_S: Final = 15.0  # measured, the same: by then everybody had its turn at the cores
+MIN_HELD: Final = (
+    0.1  # of its time, as communication_bound: from there on a loss of all ranks deserves a look
+)
 MOSTLY_LATE: Final = 0.67  # chosen, of the steps: by lot a rank of two is the later one in half
 # What runs on the host, so that a core which is not there explains it.
 _ON_HOST: Final = frozenset({*COMPUTE_PHASES, "data_wait", "unknown", "host", "other", PHASES[OTHER]})
@@ -65,6 +68,51 @@ class OffCore:
     limit_cores: float | None = None
     is_counted: bool = False  # the kernel's run delay is being read, if too briefly yet for `wait`
     most_wait: float | None = None  # then: `wait` is no more than that
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRank:
+    """One that something outside keeps from running, and the others not."""
+
+    row: int
+    reason: OffCoreReason
+    share: float  # of its time
+    others: float  # the same of the typical other
+    limit_cores: float | None = None
+
+
+def held_ranks(seen: list[OffCore], span_s: float) -> tuple[HeldRank, ...]:
+    """Whom something outside keeps from running; empty where that holds for half of the ranks, or is too soon to tell.
+
+    seen: of each row over these seconds. For ranks of which nobody sees when they arrive: what keeps one off its cores
+    is seen nevertheless.
+    """
+    found = [held for row in range(len(seen)) if (held := _held(row, seen, span_s)) is not None]
+    return tuple(found) if 2 * len(found) <= len(seen) else ()
+
+
+def _held(row: int, seen: list[OffCore], span_s: float) -> HeldRank | None:
+    own, others = seen[row], [one for place, one in enumerate(seen) if place != row]
+    stopped = [one.stopped for one in others if one.stopped is not None]
+    if own.stopped is not None and own.num_stopped >= MIN_STOPS and len(stopped) == len(others) > 0:
+        usual = float(np.median(stopped))
+        if own.stopped - usual >= MIN_HELD:
+            return HeldRank(row, "stopped", own.stopped, usual)
+    waits = [one.wait for one in others if one.wait is not None]
+    if own.wait is None or span_s < PAST_S or not waits or len(waits) < len(others):
+        return None
+    usual = float(np.median(waits))
+    if own.wait - usual <= LACKS_CORE:
+        return None
+    if _is_limited(own):
+        return HeldRank(row, "limit", own.wait, usual, own.limit_cores)
+    return HeldRank(row, "core", own.wait, usual)
+
+
+def _is_limited(own: OffCore) -> bool:
+    """Whether a CPU limit is what it mostly waits for: of the periods, of each of which it can have taken the whole."""
+    throttled = own.throttled or 0.0
+    return own.limit_cores is not None and throttled >= max(MIN_THROTTLED, MIN_COVER * (own.wait or 0.0))
 
 
 def least_throttled(seen: list[OffCore]) -> float | None:
@@ -208,11 +256,7 @@ def _explained(cause: Cause, own: OffCore, steps: _Steps, excess_s: float) -> Ca
         return cause  # of its peers not all are counted
     if wait_s is None or wait_s < MIN_COVER * excess_s:
         return replace(cause, is_open=own.is_counted and steps.may_settle(own, excess_s))
-    throttled = own.throttled or 0.0  # of the periods, of each of which it can have taken the whole
-    is_limited = own.limit_cores is not None and throttled >= max(
-        MIN_THROTTLED, MIN_COVER * (own.wait or 0.0)
-    )
-    return _from_outside(cause, "limit" if is_limited else "core", own, wait_s / excess_s)
+    return _from_outside(cause, "limit" if _is_limited(own) else "core", own, wait_s / excess_s)
 
 
 def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore, cover: float) -> Cause:

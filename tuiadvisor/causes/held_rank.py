@@ -1,0 +1,71 @@
+"""A rank that something outside keeps from running, in a job of which nobody sees who arrives when.
+
+Tensor parallel layers and loops of one's own meet in calls that no hook sees, so no rank is late there. That a
+process is stopped, lacks a core or hits its CPU limit is seen of each rank nevertheless, and they meet in every step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import Cause, Measured, rank_words
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.off_core import HeldRank
+
+WORDS: Final = {
+    "stopped": "{is_} stopped again and again, by a signal or a debugger ({share} of the looks at {its} process)",
+    "core": "{is_} ready to run but without a core {share} of the time, the typical other one {others}",
+    "limit": "{is_} held back by the CPU limit of {its} container ({limit:.3g} cores) {share} of the time",
+}
+
+
+def measure(diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measured]:
+    """One subject a reason."""
+    reasons: dict[str, list[HeldRank]] = {}
+    for one in diagnosis.held:
+        reasons.setdefault(one.reason, []).append(one)
+    return [_measured(diagnosis, reason, group) for reason, group in reasons.items()]
+
+
+def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measured:
+    table, worst = diagnosis.table, max(group, key=lambda one: one.share)
+    ranks = tuple(sorted(table.ranks[one.row] for one in group))
+    said = WORDS[reason].format(
+        is_="is" if len(ranks) == 1 else "are",
+        its="its" if len(ranks) == 1 else "their",
+        share=f"{100 * worst.share:.0f} %",
+        others=f"{100 * worst.others:.0f} %",
+        limit=worst.limit_cores or 0.0,
+    )
+    return Measured(
+        "held",
+        {
+            "held_words": f"{rank_words(ranks)} {said}",
+            "held_share": worst.share,
+            "held_share_of_others": worst.others,
+            "is_held_stopped": int(reason == "stopped"),
+            "is_held_limited": int(reason == "limit"),
+        },
+        ranks,
+        tuple(sorted({table.hosts[one.row] for one in group})),
+    )
+
+
+HELD_RANK: Final = Cause(
+    rules=("held_rank",),
+    metrics="""
+held held_words text which ranks something outside keeps from running, and what; where nobody's arrival is seen
+held held_share share of the looks at its process, or of its time, in which the worst of them is kept from running
+held held_share_of_others share the same of the typical other rank
+held is_held_stopped flag 1 if their processes are stopped by a signal or a debugger
+held is_held_limited flag 1 if a CPU limit holds them back
+""",
+    scope="held",
+    measure=measure,
+    names_ranks=True,
+    needs_device=False,
+)
