@@ -17,10 +17,18 @@ from test_advisor_oddities import host_frames
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
+from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.metrics.lateness.late_phase import Cause
-from tuiadvisor.metrics.lateness.off_core import OffCore, _explained, _Steps, lacks_core, least_throttled
+from tuiadvisor.metrics.lateness.off_core import (
+    OffCore,
+    _explained,
+    _Steps,
+    held_ranks,
+    lacks_core,
+    least_throttled,
+)
 from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
@@ -93,6 +101,60 @@ def test_a_rank_that_is_stopped_in_a_part_of_the_looks(phase: str) -> None:
     view = seen(JOB.with_faults(Fault(phase, (2,), 9 * MS)), QUIET, {}, {2: 3})
     assert [("straggler", (2,), "host")] == above_info(view)
     assert "stopped again and again" in view.verdict.sentence
+
+
+# As of tensor parallel layers: nobody's arrival is seen, nor any exchange.
+HOOKS = ("data_wait", "forward", "backward", "optimizer", "other")
+UNSEEN = replace(JOB, barrier_seen=False, observed=HOOKS)
+WITHOUT_A_CORE = "rank 1 is ready to run but without a core 70 % of the time, the typical other one 2 %"
+LIMITED = "rank 1 is held back by the CPU limit of its container (0.5 cores) 70 % of the time"
+LIMIT = {"cpu_periods": 10, "throttled_periods": 9, "cpu_limit_cores": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("waits", "more", "stopped", "said"),
+    [
+        (QUIET, {}, {2: 3}, "rank 2 is stopped again and again, by a signal or a debugger (33 % of the looks"),
+        ({**QUIET, 1: 0.7}, {}, {}, WITHOUT_A_CORE),
+        ({**QUIET, 1: 0.7}, {1: LIMIT}, {}, LIMITED),
+        ({**QUIET, 1: 0.7, 3: 0.6}, {}, {}, "ranks 1 and 3 are ready to run but without a core 70 % of the time"),
+    ],
+)  # fmt: skip
+def test_a_rank_that_is_kept_from_running_is_named_where_no_arrival_is_seen(
+    waits: dict[int, float], more: dict[int, dict[str, float]], stopped: dict[int, int], said: str
+) -> None:
+    """What keeps it is seen, and that the job meets in every step; who comes last is not."""
+    view = seen(UNSEEN, waits, more, stopped)
+    (finding,) = [one for one in view.findings if one.id == "held_rank"]
+    assert "critical" == finding.severity
+    assert said in finding.message
+    assert said in view.verdict.sentence
+    assert rank_words(finding.ranks) in said
+    assert view.verdict.speedup is None
+
+
+@pytest.mark.parametrize(
+    ("job", "waits", "stopped"),
+    [
+        (UNSEEN, QUIET, {}),
+        (UNSEEN, {**QUIET, 1: 0.25}, {}),  # ranks alike differ by as much on a crowded host
+        (UNSEEN, dict.fromkeys(range(4), 0.7), {}),  # all of them: the host's matter
+        (UNSEEN, {**dict.fromkeys(range(4), 0.7), 0: 0.02}, {}),  # most of them
+        (UNSEEN, {}, {}),  # nobody counts
+        (replace(UNSEEN, num_steps=400), {**QUIET, 1: 0.7}, {}),  # 7 s: too soon
+        (UNSEEN, QUIET, {2: 30}),  # one look, which is chance
+        (JOB, {**QUIET, 1: 0.7}, {2: 3}),  # arrivals are seen, and nobody is late
+    ],
+)
+def test_nobody_is_kept_from_running_by_chance_or_with_everybody(
+    job: Job, waits: dict[int, float], stopped: dict[int, int]
+) -> None:
+    assert "held_rank" not in {one.id for one in seen(job, waits, {}, stopped).findings}
+
+
+@pytest.mark.parametrize("num_ranks", [1, 0])
+def test_one_process_is_held_by_comparison_with_nobody(num_ranks: int) -> None:
+    assert held_ranks([OffCore(wait=0.9, stopped=0.5, num_stopped=50)] * num_ranks, 30.0) == ()
 
 
 def test_an_exchange_is_not_blamed_while_a_rank_is_stopped_in_it_too() -> None:

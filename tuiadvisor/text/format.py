@@ -264,6 +264,8 @@ EVIDENCE_NAMES = {
     "length_spread": "tokens differ between ranks by",
     "length_loss_share": "lost to uneven lengths, share of the step",
     "length_loss_share_low": "lost to uneven lengths at least (95 %)",
+    "held_share": "kept from running, share of the looks or of its time",
+    "held_share_of_others": "the same of the typical other rank",
     "ready_per_core": "runnable threads per core",
     "core_wait_share": "time a typical rank waits for a core",
     "turn_taking_share": "lost to stragglers that vary",
