@@ -127,7 +127,7 @@ def pictures(folder: Path) -> None:
     drawn = random.Random(1)
     for name, colours, high in (("imgs", 3, 256), ("masks", 1, 2)):
         target = folder / "data" / name
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         for number in range(400):
             png(target / f"{number}.png", drawn, 64, colours, high)
     (folder / "wandb.py").write_text(
