@@ -8,6 +8,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
+from tuiadvisor.metrics.diagnosis import _held, _Lateness
 from tuiadvisor.metrics.lateness.late_phase import Cause
 from tuiadvisor.metrics.lateness.off_core import (
     OffCore,
@@ -243,6 +246,30 @@ def test_a_window_too_short_for_a_name_leaves_who_lacks_a_core() -> None:
     assert ", rank 1 most (CPU contention)" in crowded.message
     alike = folded([*frames(job), *host_frames(replace(job, num_steps=1800), {0: 0.4, 1: 0.4})]).view()
     assert "most" not in next(found.message for found in alike.findings if found.id == "crowded_host")
+    assert "held_rank" not in {found.id for found in alike.findings}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "named", "is_open", "held"),
+    [
+        ((1,), (), False, [1]),
+        ((1,), (1,), True, [1]),  # late, and perhaps for another reason
+        ((1,), (1,), False, []),  # its lateness is the finding
+        ((), (), False, []),  # it is late in few steps: whom it keeps waiting is not seen
+    ],
+)
+def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
+    lacking: tuple[int, ...], named: tuple[int, ...], is_open: bool, held: list[int]
+) -> None:
+    """A reniced rank of a spawned training: "CPU contention, rank 1 most", with no core for 79 % of its time."""
+    cause = SimpleNamespace(is_open=is_open)
+    stragglers = tuple(SimpleNamespace(late=SimpleNamespace(row=row), cause=cause) for row in named)
+    late: Any = _Lateness(stragglers, np.zeros(0), (), lacking)  # type: ignore[arg-type]
+    found: Any = SimpleNamespace(rows=np.arange(2), cycle_K=np.full(60, 0.25))
+    window: Any = SimpleNamespace(cycle_K=found.cycle_K[-4:])
+    seen_of_each = [OffCore(wait=0.04, is_counted=True), OffCore(wait=0.79, is_counted=True)]
+    assert held == [one.row for one in _held(found, window, late, lambda _s: seen_of_each)]
+    assert () == _held(found, window, late, None)
 
 
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:

@@ -1,4 +1,4 @@
-"""A rank that something outside keeps from running, in a job of which nobody sees who arrives when.
+"""A rank that something outside keeps from running, and whose lateness does not tell it: unseen, or of too few steps.
 
 Tensor parallel layers and loops of one's own meet in calls that no hook sees, so no rank is late there. That a
 process is stopped, lacks a core or hits its CPU limit is seen of each rank nevertheless, and they meet in every step.
@@ -21,6 +21,15 @@ WORDS: Final = {
     "core": "{is_} ready to run but without a core {share} of the time, the typical other one {others}",
     "limit": "{is_} held back by the CPU limit of {its} container ({limit:.3g} cores) {share} of the time",
 }
+
+UNSEEN: Final = (
+    "Who arrives late is not observed in this job, but its ranks meet in every step, "
+    "so this may set the pace of all."
+)
+UNSETTLED: Final = (
+    "It explains the lateness in most steps; what is lost by it is not settled yet, "
+    "for steps are of any length then."
+)
 
 
 def measure(diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measured]:
@@ -45,6 +54,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
         "held",
         {
             "held_words": f"{rank_words(ranks)} {said}",
+            "held_note": UNSETTLED if diagnosis.compared_rows.size > 1 else UNSEEN,
             "held_share": worst.share,
             "held_share_of_others": worst.others,
             "is_held_stopped": int(reason == "stopped"),
@@ -59,6 +69,7 @@ HELD_RANK: Final = Cause(
     rules=("held_rank",),
     metrics="""
 held held_words text which ranks something outside keeps from running, and what; where nobody's arrival is seen
+held held_note text what is known of lateness
 held held_share share of the looks at its process, or of its time, in which the worst of them is kept from running
 held held_share_of_others share the same of the typical other rank
 held is_held_stopped flag 1 if their processes are stopped by a signal or a debugger

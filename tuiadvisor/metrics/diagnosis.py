@@ -425,15 +425,27 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         input_drift=find_drift(wait_K),
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
-        lacking_ranks=late.lacking_ranks,
-        held=() if rows.size > 1 else _held(steady_barrier, found.cycle_K, asked.witnesses.off_core),
+        lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
+        held=_held(found, steady_barrier, late, asked.witnesses.off_core),
     )
 
 
-def _held(window: Barrier, cycle_K: Floats, off_core: OffCoreOf | None) -> tuple[HeldRank, ...]:
-    """cycle_K: of all steady steps. On a crowded host windows are short: who is held is asked of more than one then."""
-    span_s = max(float(window.cycle_K.sum()), min(float(cycle_K.sum()), SETTLED_S))
-    return held_ranks(off_core(span_s), span_s) if off_core is not None and span_s > 0 else ()
+def _held(
+    found: Window, window: Barrier, late: _Lateness, off_core: OffCoreOf | None
+) -> tuple[HeldRank, ...]:
+    """Who is kept from running, of whom lateness alone does not tell. window: its steps.
+
+    On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
+    whoever is mostly late by the kernel's count and yet in too few steps to be named for them.
+    """
+    span_s = max(float(window.cycle_K.sum()), min(float(found.cycle_K.sum()), SETTLED_S))
+    if off_core is None or span_s <= 0 or (found.rows.size > 1 and not late.lacking):
+        return ()
+    held = held_ranks(off_core(span_s), span_s)
+    if found.rows.size <= 1:
+        return held
+    named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
+    return tuple(one for one in held if one.row in late.lacking and one.row not in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,15 +455,14 @@ class _Lateness:
     stragglers: tuple[LateRank, ...]
     loss_K: Floats  # what these cost together
     waits_alike: tuple[LateRank, ...]  # late in data, but for loaders no slower than the others'
-    lacking_ranks: tuple[int, ...]
+    lacking: tuple[int, ...]  # rows, as `lacks_core`
 
 
 def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) -> _Lateness:
     """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
     rows, regime, witnesses = found.rows, found.regime, asked.witnesses
     lacking_R = _lacking(found, witnesses.off_core)
-    lacking = [] if lacking_R is None else rows[lacking_R > 0].tolist()
-    lacking_ranks = tuple(table.ranks[row] for row in lacking)
+    lacking = () if lacking_R is None else tuple(rows[lacking_R > 0].tolist())
     late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, lacking_R)
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
@@ -466,9 +477,9 @@ def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) 
             kept, rows, found.cycle_K, witnesses.loaders_without_reserve
         )
     if len(kept) == len(stragglers):
-        return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking_ranks)
+        return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
-    return _Lateness(kept, loss_K, waits_alike, lacking_ranks)
+    return _Lateness(kept, loss_K, waits_alike, lacking)
 
 
 def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:
