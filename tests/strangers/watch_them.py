@@ -55,7 +55,7 @@ LONGER = 4  # times: what a verdict may take on a machine that others use too
 OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
 # Words of a late rank's finding, and the fault in one or two.
-KINDS = {"being stopped": "stopped", "without a core": "without a core", "the CPU limit": "CPU limit"}
+KINDS = {"stopped again and again": "stopped", "without a core": "without a core", "the CPU limit": "CPU limit"}
 COLUMNS = ("program", "ranks", "attached", "first sentence, s", "step ours / log, ms", "healthy", "under the fault",
            "log with us = alone", "others' cores", "right")  # fmt: skip
 
@@ -401,7 +401,9 @@ def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
     if faulty["verdict"]["decision"] is None:
         return [UNDECIDED]
     said = above_info(faulty)
-    found = [one for one in said if one["id"] in program.expected]
+    # Where nobody's arrival is seen, what keeps a rank from running is.
+    wanted = {*program.expected, *({"held_rank"} if "straggler" in program.expected else ())}
+    found = [one for one in said if one["id"] in wanted]
     if not found:
         is_said = bool(program.abstains) and program.abstains in faulty["verdict"]["sentence"]
         return ["not found"] if is_felt and not is_said else []
