@@ -55,7 +55,11 @@ LONGER = 4  # times: what a verdict may take on a machine that others use too
 OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
 # Words of a late rank's finding, and the fault in one or two.
-KINDS = {"stopped again and again": "stopped", "without a core": "without a core", "the CPU limit": "CPU limit"}
+KINDS = {
+    "stopped again and again": "stopped",
+    "without a core": "without a core",
+    "the CPU limit": "CPU limit",
+}
 COLUMNS = ("program", "ranks", "attached", "first sentence, s", "step ours / log, ms", "healthy", "under the fault",
            "log with us = alone", "others' cores", "right")  # fmt: skip
 
