@@ -117,7 +117,7 @@ LIMIT = {"cpu_periods": 10, "throttled_periods": 9, "cpu_limit_cores": 0.5}
 @pytest.mark.parametrize(
     ("waits", "more", "stopped", "said"),
     [
-        (QUIET, {}, {2: 3}, "rank 2 is stopped again and again, by a signal or a debugger (33 % of the looks"),
+        (QUIET, {}, {2: 3}, "rank 2 is stopped by a signal or a debugger in 33 % of the looks at its process"),
         ({**QUIET, 1: 0.7}, {}, {}, WITHOUT_A_CORE),
         ({**QUIET, 1: 0.7}, {1: LIMIT}, {}, LIMITED),
         ({**QUIET, 1: 0.7, 3: 0.6}, {}, {}, "ranks 1 and 3 are ready to run but without a core 70 % of the time"),

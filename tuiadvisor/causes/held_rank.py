@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import HeldRank
 
 WORDS: Final = {
-    "stopped": "{is_} stopped again and again, by a signal or a debugger ({share} of the looks at {its} process)",
+    "stopped": "{is_} stopped by a signal or a debugger in {share} of the looks at {its} process",
     "core": "{is_} ready to run but without a core {share} of the time, the typical other one {others}",
     "limit": "{is_} held back by the CPU limit of {its} container ({limit:.3g} cores) {share} of the time",
 }
