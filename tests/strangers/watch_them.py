@@ -56,7 +56,7 @@ OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
 # Words of a late rank's finding, and the fault in one or two.
 KINDS = {
-    "stopped again and again": "stopped",
+    "by a signal or a debugger": "stopped",
     "without a core": "without a core",
     "the CPU limit": "CPU limit",
 }
