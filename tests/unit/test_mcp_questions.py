@@ -263,5 +263,10 @@ def test_a_root_must_be_a_folder(folder: Path) -> None:
 
 def test_watching_what_is_no_training_says_so(folder: Path) -> None:
     """Nothing is attached to, and the line is the command's own."""
-    with pytest.raises(TuiadvisorError, match=f"--pid {os.getppid()}"):
-        asking(folder).watch([os.getppid()], seconds=1.0)
+    idle = subprocess.Popen(["sleep", "600"])
+    try:
+        with pytest.raises(TuiadvisorError, match=f"--pid {idle.pid}"):
+            asking(folder).watch([idle.pid], seconds=1.0)
+    finally:
+        idle.kill()
+        idle.wait()
