@@ -263,7 +263,7 @@ def test_a_root_must_be_a_folder(folder: Path) -> None:
 
 def test_watching_what_is_no_training_says_so(folder: Path) -> None:
     """Nothing is attached to, and the line is the command's own."""
-    idle = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    idle = subprocess.Popen(["/bin/sleep", "600"])
     try:
         with pytest.raises(TuiadvisorError, match=f"--pid {idle.pid}"):
             asking(folder).watch([idle.pid], seconds=1.0)
