@@ -53,7 +53,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
     return Measured(
         "held",
         {
-            "held_words": f"{rank_words(ranks)} {said}",
+            "held_rank_words": f"{rank_words(ranks)} {said}",
             "held_note": UNSETTLED if diagnosis.compared_rows.size > 1 else UNSEEN,
             "held_share": worst.share,
             "held_share_of_others": worst.others,
@@ -68,7 +68,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
 HELD_RANK: Final = Cause(
     rules=("held_rank",),
     metrics="""
-held held_words text which ranks something outside keeps from running, and what; where nobody's arrival is seen
+held held_rank_words text which ranks something outside keeps from running, and what
 held held_note text what is known of lateness
 held held_share share of the looks at its process, or of its time, in which the worst of them is kept from running
 held held_share_of_others share the same of the typical other rank
