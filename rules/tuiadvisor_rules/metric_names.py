@@ -4,8 +4,8 @@ One line a metric in metrics.txt beside this file: scope, name, unit, meaning, m
 (`python -m tuiadvisor.causes.names`). The advisor supplies exactly these (a test compares); a rule that names
 another one is refused with the nearest valid name. Scopes: `job` metrics are known to every rule, the
 others only to rules of their scope, which are judged once for each straggler group, kind of pause, group of heavy
-pipeline stages, reason that keeps ranks from running, kind of placement or standstill. Rules of scope `serving` are judged on a serving process's metrics
-page and know its metrics alone.
+pipeline stages, reason that keeps ranks from running, kind of placement or standstill. Rules of scope `serving` are
+judged on a serving process's metrics page and know its metrics alone.
 """
 
 from __future__ import annotations

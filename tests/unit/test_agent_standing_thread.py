@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import signal
@@ -24,6 +25,7 @@ from tuiadvisor.agent.training_thread import (
 )
 
 S = 10**9
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 
 
 @contextmanager
@@ -74,6 +76,20 @@ def test_a_stopped_process_is_stopped() -> None:
         os.kill(process.pid, signal.SIGSTOP)
         until(process, "T")
         assert ["stopped"] == looks(process, 1)
+
+
+def test_who_is_stopped_for_a_moment_by_what_samples_it_is_not_stopped() -> None:
+    """A tracer's stop counts once two looks have met it: a debugger's lasts, a profiler's is a millisecond."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with python("import time; time.sleep(60)") as process:
+        if libc.ptrace(PTRACE_ATTACH, process.pid, None, None):
+            pytest.skip("ptrace is forbidden here (a container without SYS_PTRACE)")
+        try:
+            until(process, "t")
+            assert [None, "stopped", "stopped"] == looks(process, 3)
+        finally:
+            os.waitpid(process.pid, 0)
+            libc.ptrace(PTRACE_DETACH, process.pid, None, None)
 
 
 @pytest.mark.skipif(not can_read_calls(), reason="no /proc/PID/syscall (another kernel)")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.cluster.membership import Roster
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
 from tuiadvisor.causes.hang import THREAD_WORDS, all_stopped_words, measured, waiting_words
@@ -30,6 +29,7 @@ from tuiadvisor.views.stall import Stall, StalledCollective
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.causes.cause import Measured
@@ -92,11 +92,16 @@ def measured_of(found: Standstill, roster: Roster) -> Measured:
 def stall(found: Standstill, roster: Roster) -> Stall:
     """What an alert says of it."""
     named = [roster.ranks[rank] for rank in found.missing if rank in roster.ranks]
+    return _said(found, named, has_several_hosts=len(roster.hosts_of_ranks()) > 1)
+
+
+def _said(found: Standstill, named: Sequence[RankFacts], *, has_several_hosts: bool) -> Stall:
+    """named: what is known of the missing ranks."""
     held = "gone" if found.is_death else "stopped" if found.thread == "stopped" else "missing"
     pids = [str(facts.pid) for facts in named if facts.pid]
     command = f"kill -CONT {' '.join(pids)}" if held == "stopped" and pids else "tuiadvisor stacks"
     hosts = sorted({facts.host for facts in named})
-    is_elsewhere = held == "stopped" and len(roster.hosts_of_ranks()) > 1
+    is_elsewhere = held == "stopped" and has_several_hosts
     return Stall(
         for_s=found.for_s,
         waiting=found.waiting,
@@ -123,7 +128,7 @@ def stall_of_answers(answers: Sequence[Asked], stopped: Sequence[int]) -> Stall:
         missing = tuple(sorted({*stopped, *found.evidence.hang.missing}))
         waiting = tuple(rank for rank in found.waiting if rank not in missing)
         found = replace(found, missing=missing, waiting=waiting)
-    return stall(found, Roster())
+    return _said(found, (), has_several_hosts=False)
 
 
 def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
