@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
+from live_views import follow
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.stream.source import FileSource, LiveSource
-from tuiadvisor.views.run_view import RunView
 from tuiadvisor.views.stall import Stall
 
 torch = pytest.importorskip("torch")
@@ -28,18 +26,6 @@ pytestmark = [
     ),
 ]
 SCRIPT = Path(__file__).parents[1] / "hanging_training.py"
-
-
-def follow(source: LiveSource, advisor: Advisor, until: Callable[[RunView], bool]) -> RunView:
-    """Fold what comes until the view satisfies the condition."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline_s:
-        for frame in source.read(0.2):
-            advisor.feed(frame)
-        view = advisor.view()
-        if until(view):
-            return view
-    raise AssertionError(f"not within {PATIENCE_S} s: {view.stall}, {view.verdict}")
 
 
 @contextmanager

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from live_views import follow
 from patience import PATIENCE_S
 from training import running
 
@@ -19,7 +20,7 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.source import FileSource, LiveSource
+from tuiadvisor.stream.source import FileSource
 from tuiadvisor.views.run_view import RunView
 
 pytest.importorskip("torch")
@@ -35,20 +36,6 @@ def survivor() -> Iterator[Training]:
     """A training that every test leaves as it found it."""
     with running(2, "--step-ms", "10") as started:
         yield started
-
-
-def follow(
-    source: LiveSource, advisor: Advisor, until: Callable[[RunView], bool], patience_s: float = PATIENCE_S
-) -> RunView:
-    """Fold what comes until the view satisfies the condition."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        for frame in source.read(0.2):
-            advisor.feed(frame)
-        view = advisor.view()
-        if until(view):
-            return view
-    raise AssertionError(f"not within {patience_s} s: {view.ranks}, {view.losses}, {view.verdict}")
 
 
 def is_live(view: RunView) -> bool:
