@@ -39,7 +39,7 @@ $(VENV)/.coverage-installed: $(VENV)/.dev-installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py coverage)
 	touch $@
 
-coverage: $(VENV)/.coverage-installed  ## branches that unit tests take, without the command line and devices; half an hour
+coverage: $(VENV)/.coverage-installed  ## branches that unit tests take, without the command line and devices; ten minutes
 	rm -rf build/coverage
 	mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest --quiet --numprocesses 2 tests/unit -m "$(KINDS)"
