@@ -346,6 +346,19 @@ def test_marked_pauses_count_in_the_rate_and_are_not_zero_in_the_step() -> None:
     assert ("checkpoint", (0,), "checkpoint") == (listed.kind, listed.ranks, listed.cause)
 
 
+@pytest.mark.parametrize(
+    ("attach", "at"), [((0, 37), 5), ((0, 0), 60)], ids=["before the other rank was seen", "next to nothing"]
+)
+def test_a_checkpoint_whose_cost_was_not_seen_costs_no_zero_seconds(attach: tuple[int, ...], at: int) -> None:
+    """What it added to a step that was not seen whole is unknown; what adds nothing holds nobody up."""
+    length = 0.2 if attach[1] else 0.02 * MS
+    fault = Fault("checkpoint", (0,), length, onset=at, until=at + 1)
+    view = of(Job(num_ranks=2, num_steps=200, attach=attach, faults=(fault,)))
+    assert [] == [pause for pause in view.pauses if pause.kind == "checkpoint"]
+    assert [] == [finding for finding in view.findings if finding.id == "checkpoint_pause"]
+    assert view.verdict.decision is not None
+
+
 def test_one_checkpoint_has_no_distance() -> None:
     """Seen once: the words say where, not "every unknown steps"."""
     view = of(Job(num_steps=120, faults=(Fault("checkpoint", (0,), 0.3, onset=60, until=61),)))

@@ -98,19 +98,20 @@ def make_pause(
     added_K: Floats | None = None,
     besides: tuple[str, ...] = (),
 ) -> Pause | None:
-    """The pauses that make these columns longer; None where there is none.
+    """The pauses that make these columns longer; None where there is none, or they add nothing to what was seen.
 
     marked_RK: what a rank did is marked as the pause's kind. median_s: steady step. before_K: steps in which a pause
     passes that delays the step after them. added_K: what it adds to each, where that is not all of the excess.
     besides: phases that are pauses of their own.
     """
     cycle = barrier.cycle_K
-    loss_K = np.where(affected_K & np.isfinite(cycle), np.maximum(cycle - median_s, 0.0), 0.0)
+    affected_K = affected_K & np.isfinite(cycle)  # what a pause added to a step not seen whole is not known
+    loss_K = np.where(affected_K, np.maximum(cycle - median_s, 0.0), 0.0)
     loss_K = loss_K if added_K is None else np.where(affected_K, np.minimum(added_K, loss_K), 0.0)
     starts = _starts(affected_K if before_K is None else affected_K | before_K)
-    if not starts:
-        return None
     total = float(loss_K.sum())
+    if not starts or total <= 0:
+        return None
     starter = starter_row(barrier, marked_RK, affected_K)
     period = _period(starts)
     first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
