@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from snapshot import desks, views
 from unit.test_tui_navigator import Keyboard
@@ -26,6 +28,7 @@ from tuiadvisor.tui.pages.runs import Runs
 STATES = {
     "runs": (desks.desk(), ("8", "down", "m")),
     "runs replayed": (desks.desk(open_path="/runs/before.tuirec"), ("8",)),
+    "nothing compared": (desks.desk(open_path="/runs/after.tuirec"), ("7", "down")),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
     "scaling": (desks.desk(scaling=desks.sized()), ("6", "down")),
     "scaling of one run": (desks.desk(scaling=desks.bounded()), ("6",)),
@@ -106,9 +109,34 @@ def test_two_marked_recordings_are_compared_in_the_order_of_marking(keyboard: Ke
     assert "choose a recording first" in keyboard.press("g", "m")
 
 
+def test_without_a_comparison_the_job_s_other_recordings_are_at_hand(keyboard: Keyboard) -> None:
+    """Those of the same job; enter compares in the order of the files' ages, whichever of the two is shown."""
+    assert "other recordings" not in keyboard.press("7")
+    for shown, other in (("after", "before"), ("before", "after")):
+        keyboard.place.take_desk(desks.desk(open_path=f"/runs/{shown}.tuirec"))
+        text = keyboard.press("1", "7")
+        assert "other recordings of train.py" in text
+        assert "2 of 5 not read yet" in text
+        assert f"{other}  " in text
+        assert "short" not in text  # no step was seen of it
+        assert ("/runs/old.tuirec",) == keyboard.place.wanted_runs()
+        keyboard.press("home", "enter")
+        assert Compare("/runs/before.tuirec", "/runs/after.tuirec") == keyboard.shell.asked[-1]
+    keyboard.place.take_desk(desks.desk(comparison=desks.comparison(), open_path="/runs/after.tuirec"))
+    assert "other recordings" not in keyboard.press("1", "7")
+    assert () == keyboard.place.wanted_runs()
+
+
+def test_comparing_looks_for_recordings_where_none_were_looked_for() -> None:
+    """The list is asked for once, by the screen that needs it first."""
+    keyboard = Keyboard(views.live(views.straggler()), desk=replace(desks.desk(), runs=()))
+    keyboard.press("7")
+    assert [ListRuns()] == keyboard.shell.asked
+
+
 def test_a_comparison_can_be_turned_round(keyboard: Keyboard) -> None:
     """Nothing yet: what to do; then w asks for after against before."""
-    assert "mark two recordings with m" in keyboard.press("7")
+    assert "Nothing compared yet" in keyboard.press("7")
     assert "nothing is compared yet" in keyboard.press("w")
     keyboard.place.take_desk(desks.desk(comparison=desks.comparison()))
     text = keyboard.press("7") + keyboard.press("pagedown")

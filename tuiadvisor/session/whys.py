@@ -57,7 +57,7 @@ def _idle(run: Facts) -> Why:
     if not waits:
         return Why(
             "idle", question, "No waiting was seen in its steps.",
-            "Gaps inside a phase need a device profile: nsys profile -t cuda,nvtx python train.py.",
+            f"{_inside_a_phase(run)}.",
         )  # fmt: skip
     total = sum(spent for _, spent, _ in waits)
     answer = (
@@ -71,10 +71,13 @@ def _idle(run: Facts) -> Why:
             f"and {seconds(run.transfer_s)} the communication itself."
         )
     answer += "".join(f" {finding.message}" for finding in run.findings[:1])
-    unknown = (
-        "Gaps between kernels within a phase are not seen here: nsys profile -t cuda,nvtx python train.py."
-    )
-    return Why("idle", question, answer, unknown)
+    return Why("idle", question, answer, f"{_inside_a_phase(run)}.")
+
+
+def _inside_a_phase(run: Facts) -> str:
+    """What no phase's time tells, and the command that does."""
+    unseen = "Operators within a phase" if run.has_gpu is False else "Gaps between kernels within a phase"
+    return f"{unseen} are not seen here; with the job running: tuiadvisor capture RANK --steps 3"
 
 
 def _allreduce(run: Facts) -> Why:

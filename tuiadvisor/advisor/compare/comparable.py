@@ -101,7 +101,12 @@ def _in_samples(before: WorkUnit, after: WorkUnit, why: list[str]) -> Terms:
 def _differ(name: str, before: float | None, after: float | None) -> str:
     if before is None or after is None or abs(after - before) <= SAME_SAMPLES * max(before, after):
         return ""
-    return f"{name} {before:,.10g} before, {after:,.10g} after"
+    return f"{name} {_counted(before)} before, {_counted(after)} after"
+
+
+def _counted(value: float) -> str:
+    """A count to the last digit; the mean of counts that vary with four."""
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
 
 
 def busier(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, spread, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.tui.contract.desk import Compare, MarkBefore
-from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
+from tuiadvisor.tui.contract.desk import Compare, ListRuns, MarkBefore
+from tuiadvisor.tui.contract.page import Command, Page, only_on
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
-from tuiadvisor.tui.pages.runs import MOST_MARKS, Runs
+from tuiadvisor.tui.pages.runs import MOST_MARKS, Columns, Runs
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
         PhaseChange,
         RunSide,
     )
+    from tuiadvisor.views.run_list import RunEntry
 
 WIDTH = 80
 GAP = 2
 MARGIN = 1
 WIDE = 116  # columns from which two blocks stand side by side
+MOST_BESIDE = 16  # newest recordings that are read to see which are of the same job
 OUTCOMES = {
     "improved": "▼ IMPROVED",
     "regressed": "▲ REGRESSED",
@@ -65,6 +67,21 @@ def plain_comparison(comparison: Comparison, *, plain_ascii: bool | None = None)
     ]
     text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
     return to_ascii(text) if plain_ascii else text
+
+
+def show_compare(place: Place) -> None:
+    """The comparison; without one, the recordings beside this one are looked up."""
+    if place.desk.comparison is None and not place.desk.runs:
+        place.shell.ask(ListRuns())
+    place.show("compare")
+
+
+def compare_with(place: Place, path: str) -> None:
+    """What is shown with another recording; the older of the two files is the state before."""
+    desk = place.desk
+    age = {entry.path: number for number, entry in enumerate(desk.runs)}  # the newest first
+    pair = sorted((path, desk.open_path), key=lambda each: -age.get(each, 0))
+    place.shell.ask(Compare(*pair))
 
 
 def compare_marked(place: Place) -> None:
@@ -105,7 +122,9 @@ class ComparePage(Page):
     )
     is_screen = True
     commands: ClassVar = (
-        opening("compare", "7", "Compare", "two recordings, before and after"),
+        Command(
+            "compare", ("7",), "7", "Compare", "two recordings, before and after", "screens", show_compare
+        ),
         Command(
             "mark",
             ("m",),
@@ -147,31 +166,59 @@ class ComparePage(Page):
             no_run,
         ),
     )
+    opens: ClassVar = {"before": compare_with}
+    abouts: ClassVar = {"open": "compare this recording with the one that is shown"}
     of_run = False
     terms = ("steady", "throughput", "noise")
-    keys = ("runs", "swap", "copy", "help", "quit")
+    keys = ("open", "runs", "swap", "copy", "help", "quit")
 
-    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of two other runs
-        """Return the comparison, or what to do for one."""
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the comparison, or what to do for one and the recordings that it could be with."""
         room = width - 2 * MARGIN
         comparison = self.desk.comparison
         worth = self.desk.comparison_worth
-        rows = (
-            _nothing(self.desk.comparison_note, room)
-            if comparison is None
-            else _screen(comparison, room, worth)
-        )
+        self.wanted = ()
+        if comparison is None:
+            rows = _nothing(self.desk.comparison_note, room)
+            rows += [] if self.desk.comparison_note else self._same_job(state, room)
+        else:
+            rows = _screen(comparison, room, worth)
         if comparison is not None and self.desk.comparison_note:
             rows = [line((self.desk.comparison_note, "warn")), *rows]
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+    def _same_job(self, state: FeedState, width: int) -> list[Line]:
+        """Return the recordings of the job that is shown, newest first; rows not read yet are asked for."""
+        shown = self.desk.open_path
+        beside = [entry for entry in self.desk.runs if entry.path != shown][:MOST_BESIDE]
+        if not shown or state.view is None or not beside:
+            return []
+        label = state.view.run.label
+        self.wanted = tuple(entry.path for entry in beside if entry.state == "unread")
+        found = [entry for entry in beside if entry.label == label and entry.last_step is not None]
+        num_open = sum(entry.state in ("unread", "reading") for entry in beside)
+        looked = (
+            f"{num_open} of {len(beside)} not read yet" if num_open else f"newest {len(beside)} looked at"
+        )
+        rows = [BLANK, rule(f"other recordings of {label}", width, looked)]
+        if not found:
+            return [*rows, *([] if num_open else [line(("none beside this one", "dim"))])]
+        return [*rows, *_table(found, width)]
+
+
+def _table(entries: list[RunEntry], width: int) -> list[Line]:
+    """Return rows as on the list of recordings; enter compares."""
+    page, columns = Runs(), Columns(tuple(entries), width)
+    rows = [crop(page.row(entry, columns), width) for entry in entries]
+    aimed = [Line(row.spans, ("before", entry.path)) for row, entry in zip(rows, entries, strict=True)]
+    return [crop(columns.head(), width), *aimed]
 
 
 def _nothing(note: str, width: int) -> list[Line]:
     said = note or (
         "Nothing compared yet. B on a recorded run marks it as the state before a change: the job's next recorded run "
-        "is compared with it here by itself. Or on 8 Runs mark two recordings with m, the one before the change "
-        "first, and press c. "
-        "From the command line: tuiadvisor compare BEFORE AFTER --tui"
+        "is compared with it here by itself. With a recording open, enter on another one of its job compares the two; "
+        "on 8 Runs m marks any two, and c compares them. From the command line: tuiadvisor compare BEFORE AFTER --tui"
     )
     return [rule("compare", width), BLANK, *(line((text, "dim")) for text in wrap(said, width))]
 
@@ -366,10 +413,10 @@ def _phase(entry: PhaseChange) -> Line:
 
 def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
-    note = {"hidden": "; still there, in a step that grew", "uncovered": "; it was there before"}.get(
-        entry.state, ""
-    )
-    return bullet(f"{entry.state}:", f"{entry.title} ({costs}{note})", width)
+    is_priced = entry.loss_before_s is not None or entry.loss_after_s is not None
+    note = {"hidden": "still there, in a step that grew", "uncovered": "it was there before"}.get(entry.state)
+    said = "; ".join(part for part in (costs if is_priced else "", note) if part)
+    return bullet(f"{entry.state}:", f"{entry.title} ({said})" if said else entry.title, width)
 
 
 def _cost(loss_s: float | None) -> str:
