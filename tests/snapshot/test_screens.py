@@ -73,6 +73,7 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "pipeline-16-ranks": (views.live(views.pipeline(num_ranks=16)), ("3",)),
     "pipeline-unknown": (views.live(views.pipeline_unknown()), ("3",)),
     "pipeline-none": (views.live(views.straggler()), ("3",)),
+    "what-if-all": (views.live(views.with_prospects()), ("3",)),
     "what-if": (views.live(views.with_prospects()), ("3", "i")),
     "what-if-at-best": (views.live(views.with_prospects()), ("3", "i", "i")),
     "pipeline-no-step": (views.live(views.unknown_everything()), ("3",)),

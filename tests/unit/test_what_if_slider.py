@@ -48,6 +48,27 @@ def test_the_key_goes_round_and_asks_for_sizes_last() -> None:
     assert "what if" not in "\n".join(row.text for row in board.place.rows(100, 30)[:-1])
 
 
+def test_without_a_choice_all_are_side_by_side_below_the_chain() -> None:
+    """A bound is marked as one; the slider takes their place; nothing is said where nothing is predicted."""
+    bound = prospects([], views.exchange(), 0.0286)
+    view = replace(views.straggler(), prospects=(*LATE.prospects, *bound))
+    board = Keyboard(views.live(view), desk=desks.desk())
+    board.press("3")
+    rows = [row.text for row in board.place.rows(100, 60)]
+    (head,) = [index for index, row in enumerate(rows) if "if one thing were changed" in row]
+    assert ["as it is", "rank 2 fixed", "6 buckets"] == [
+        next(name for name in ("as it is", "rank 2 fixed", "6 buckets") if name in row)
+        for row in rows[head + 1 : head + 4]
+    ]
+    assert "≥ 25.5 ms" in rows[head + 3]
+    assert rows[head + 2].count("█") < rows[head + 1].count("█")
+    board.press("i")
+    assert "if one thing were changed" not in "".join(row.text for row in board.place.rows(100, 60))
+    nothing = Keyboard(views.live(replace(view, prospects=())), desk=desks.desk())
+    nothing.press("3")
+    assert "if one thing were changed" not in "".join(row.text for row in nothing.place.rows(100, 60))
+
+
 def test_half_the_devices_comes_from_the_picture_of_sizes() -> None:
     """With its interval; where the size is not on it the reason is said."""
     picture = replace(desks.sized(candidates=(4, 16)), yours=8)

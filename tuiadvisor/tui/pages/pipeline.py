@@ -22,7 +22,7 @@ from tuiadvisor.tui.contract.desk import Scale
 from tuiadvisor.tui.contract.page import Command, Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages.waiting import waiting
-from tuiadvisor.tui.pages.what_if import num_places, what_if_lines
+from tuiadvisor.tui.pages.what_if import all_lines, num_places, what_if_lines
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
@@ -107,7 +107,11 @@ class Pipeline(Page):
         room = width - 2
         rows = what_if_lines(view, self.desk, self.chosen, room)
         rows += [BLANK] if rows else []
-        rows += _chain(view, room) if view.pipeline is None else pipeline_lines(view.pipeline, room)
+        if view.pipeline is not None:
+            rows += pipeline_lines(view.pipeline, room)
+        else:
+            changed = [] if self.chosen else all_lines(view, room)
+            rows += [*_chain(view, room), *([BLANK] if changed else []), *changed]
         return self.arranged([indent(each, 1) if each.spans else each for each in rows], width, height)
 
 

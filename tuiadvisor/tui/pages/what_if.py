@@ -37,9 +37,30 @@ def what_if_lines(view: RunView, desk: DeskState, chosen: int, width: int) -> li
     return [head, *(line((text, "text")) for text in wrap(_half(desk), width))]
 
 
+def all_lines(view: RunView, width: int) -> list[Line]:
+    """Return a bar each for the step as it is and as it would be, nothing where there is no prospect."""
+    if not view.prospects:
+        return []
+    room = _room(width)
+    as_it_is = _bar("as it is", text_of.seconds(view.prospects[0].now_s), BAR * room, "dim")
+    rows = [as_it_is, *(_changed(one, room) for one in view.prospects)]
+    head = rule("a step if one thing were changed", width, "i: what each rests on")
+    return [head, *(crop(row, width) for row in rows)]
+
+
+def _room(width: int) -> int:
+    return max(width - LABEL - 24, 10)
+
+
+def _changed(one: Prospect, room: int) -> Line:
+    least = "≥ " if one.at_best else ""
+    return _bar(
+        one.words, f"{least}{text_of.seconds(one.step_s)}", BAR * max(round(room * one.share), 1), "good"
+    )
+
+
 def _prospect(one: Prospect, width: int) -> list[Line]:
-    room = max(width - LABEL - 24, 10)
-    then = text_of.seconds(one.step_s)
+    room = _room(width)
     interval = (
         "at best: a bound, no prediction"
         if one.at_best
@@ -47,7 +68,7 @@ def _prospect(one: Prospect, width: int) -> list[Line]:
     )
     rows = [
         _bar("as it is", text_of.seconds(one.now_s), BAR * room, "dim"),
-        _bar(one.words, then, BAR * max(round(room * one.share), 1), "good"),
+        _changed(one, room),
     ]
     rows += [line((text, "dim")) for text in wrap(f"{interval}; {one.basis}", width)]
     return [crop(row, width) for row in rows]
