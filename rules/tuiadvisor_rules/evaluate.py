@@ -44,7 +44,12 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Outcome:
         return Outcome(rule, "silent", "", "", ())
     level = next((name for name, condition in rule.levels if condition(values)), "info")
     rule = rule.spoken(values)
-    return Outcome(rule, level, fill(rule.headline, values), fill(rule.message, values), ())
+    return Outcome(rule, level, fill(rule.headline, values), _sentence(fill(rule.message, values)), ())
+
+
+def _sentence(text: str) -> str:
+    """It begins with a capital letter, whichever value it begins with."""
+    return text[:1].upper() + text[1:]
 
 
 def check(directory: str | Path | None = None) -> list[str]:

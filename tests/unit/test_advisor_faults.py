@@ -202,12 +202,12 @@ def test_the_slowest_of_many_collectors_begins_nothing(num_ranks: int) -> None:
     everybody = Fault("gc", None, 90 * MS, every=40)
     longer = Fault("gc", (1,), 20 * MS, every=40)
     view = final_view(Job(num_ranks=num_ranks, num_steps=400, faults=(everybody, longer)))
-    assert "(garbage collection), begun by all ranks" in view.findings[0].message
+    assert "(garbage collection) holds up all ranks" in view.findings[0].message
     alone = final_view(
         Job(num_ranks=num_ranks, num_steps=400, faults=(Fault("gc", (1,), 90 * MS, every=40),))
     )
     assert "rank 1" in alone.findings[0].message
-    assert "all ranks" not in alone.findings[0].message.split(", holds up")[0]
+    assert "all ranks" not in alone.findings[0].message.split(" holds up")[0]
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_of_one_process_nothing_is_said_of_all_ranks(found: str, pause: Fault) -
     """Nobody waits for it."""
     view = final_view(Job(num_ranks=1, num_steps=400, faults=(pause,)))
     (finding,) = [one for one in view.findings if one.id == found]
-    words = f"{finding.title} {finding.message}"
-    assert "the process" in words
+    words = f"{finding.title} {finding.message}".lower()
+    assert "the process" in words or "the training" in words
     assert "all ranks" not in words
 
 
@@ -232,10 +232,10 @@ def test_all_ranks_that_collect_garbage_together_pause_for_that() -> None:
     """Every 40 steps on all ranks: a pause with its reason; a pause without collections has none."""
     view = final_view(Job(num_steps=400, faults=(Fault("gc", None, 90 * MS, every=40),)))
     assert [("periodic_pause", (), "forward")] == above_info(view)
-    assert "(garbage collection), begun by all ranks" in view.findings[0].message
+    assert "(garbage collection) holds up all ranks" in view.findings[0].message
     assert 0.9 < view.findings[0].evidence["gc_share"]
     other = final_view(Job(num_steps=400, faults=(Fault("forward", None, 90 * MS, every=40),)))
-    assert "(periodic), begun by all ranks" in other.findings[0].message
+    assert "(periodic) holds up all ranks" in other.findings[0].message
 
 
 def test_intermittent_straggler_is_named() -> None:

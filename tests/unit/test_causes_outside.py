@@ -130,7 +130,7 @@ def test_a_rank_that_is_kept_from_running_is_named_where_no_arrival_is_seen(
     view = seen(UNSEEN, waits, more, stopped)
     (finding,) = [one for one in view.findings if one.id == "held_rank"]
     assert "critical" == finding.severity
-    assert said in finding.message
+    assert f"{said[:1].upper()}{said[1:]}" in finding.message
     assert said in view.verdict.sentence
     assert rank_words(finding.ranks) in said
     assert view.verdict.speedup is None
@@ -237,7 +237,7 @@ def test_a_window_too_short_for_a_name_leaves_who_lacks_a_core() -> None:
     assert _held_back(replace(diagnosis, stragglers=())) == {
         "exchange_held_back": 1,
         "held_words": (
-            "; but rank 1 is without a core much longer than the others, also inside the exchange, which is then long "
+            "; rank 1 is without a core much longer than the others, also inside the exchange, which is then long "
             "on all"
         ),
     }

@@ -56,12 +56,13 @@ def test_every_rule_can_be_shown(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
 def test_firing_cases_fill_their_message(rule: Rule) -> None:
-    """A firing case names every number its message needs: no "unknown" in the example."""
+    """A firing case names every number its message needs: no "unknown" in the example; it begins like a sentence."""
     for case in rule.cases:
         outcome = judge(rule, case.metrics)
         assert outcome.fires == (case.expect not in {"silent", "unknown"})
         assert "unknown" not in outcome.message
         assert "unknown" not in outcome.headline
+        assert not outcome.message[:1].islower()
 
 
 @pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)

@@ -104,7 +104,7 @@ def _held_back(diagnosis: Diagnosis) -> Values:
     else:
         return {"exchange_held_back": 0, "held_words": ""}
     how = f"{'is' if len(ranks) == 1 else 'are'} {HOLDS_BACK[reason]}"
-    words = f"; but {rank_words(ranks)} {how}, also inside the exchange, which is then long on all"
+    words = f"; {rank_words(ranks)} {how}, also inside the exchange, which is then long on all"
     return {"exchange_held_back": 1, "held_words": words}
 
 

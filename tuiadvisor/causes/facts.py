@@ -71,7 +71,7 @@ class Crowd:
             limit = f"{self.limit_cores or 0.0:.3g} cores"
             return f"; but a CPU limit of {limit} holds the ranks back {held}, so this may be its doing"
         seen = []
-        if self.ready_per_core is not None:
+        if self.ready_per_core is not None and self.ready_per_core >= CROWDED_READY:
             seen.append(f"{self.ready_per_core:.1f} runnable threads per core")
         if self.core_wait_share is not None:
             seen.append(f"ranks wait for a core {self.core_wait_share:.0%} of the time".replace("%", " %"))

@@ -55,7 +55,8 @@ def _workers_words(workers: int | None, wanted: int | None, cores: float | None)
     if workers is None or wanted is None:
         return ""
     now = f"{workers} worker{'s' * (workers != 1)} a rank" if workers else "no worker processes"
-    words = f"; with {now} now, {wanted} would keep up if they share the work evenly"
+    enough = "one" if wanted == 1 else f"{wanted}, sharing the work evenly,"
+    words = f"; with {now} now, {enough} would keep up"
     if cores is not None and wanted + 1 > cores:
         words += f" and mostly wait, since a rank has {cores:.2g} core{'s' * (cores > 1)}"
     return words

@@ -59,7 +59,8 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "starter": starter,
         "ranks": starter,
         "waiters": "the training" if alone else "all ranks",
-        "waited_words": "" if alone else ", and all ranks waited",
+        "waited_words": ", and all ranks waited" if ranks and not alone else "",
+        "begun_words": f" begun by {starter}" if ranks and not alone else "",
         "times_words": _times_words(pause),
         "since": pause.steps[0],
         "phase": pause.phase,
@@ -144,8 +145,9 @@ pause length_s s that one pause adds
 pause loss_s s a step, spread over all steps of the window
 pause loss_share share of the step
 pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"; "the process" where there is one
+pause begun_words text " begun by rank 0"; empty where all ranks pause together or there is one process
 pause waiters text who is held up: "all ranks", or "the training" of one process
-pause waited_words text ", and all ranks waited"; empty where there is one process
+pause waited_words text ", and all ranks waited"; empty where none makes the others wait
 pause since steps job step of the first pause seen
 pause phase text phase in which the pause passes on the rank that begins it
 pause phase_words text the same in plain words

@@ -41,7 +41,7 @@ LAYERS: Final = {
     "checkpoint": "storage",
 }
 OFF_CORE_WORDS: Final = {
-    "core": "ready to run but without a core, so on its host",
+    "core": "ready to run but without a core",
     "limit": "held back by the CPU limit of its container ({limit:.3g} cores)",
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
