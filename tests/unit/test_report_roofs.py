@@ -41,6 +41,15 @@ def roof(picture: str) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in (point.split(",") for point in points.split())]
 
 
+def test_a_table_that_leaves_out_operations_says_so() -> None:
+    """Twelve rows at most; the picture has all."""
+    many = [
+        replace(MATMUL, shape=f"[{number}, 64]", seconds=1 + number) for number in range(roofs.MAX_ROWS + 3)
+    ]
+    assert "the 12 longest of 15 operations" in roofs.roofline(held(*many))
+    assert "longest of" not in roofs.roofline(held(*many[:12]))
+
+
 def test_dots_lie_under_the_roof_as_far_as_their_share_of_it() -> None:
     """Half of the peak is log 2 below the ceiling, a fifth of the slope log 5 below it; scales are logarithmic."""
     picture = roofs.roofline(held(MATMUL, VECTOR))

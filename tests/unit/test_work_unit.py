@@ -112,6 +112,16 @@ def test_ranks_of_two_hosts_are_divided_among_them() -> None:
     assert (4.0 - 2.0, None) == pytest.approx((found.other_cores, found.wait_for_core))
 
 
+def test_of_unlike_hosts_cores_are_counted_not_shares() -> None:
+    """A quarter of 24 cores and three quarters of 8: 12 of 32 are at work, not half of them."""
+    meter = LoadMeter()
+    meter.add("large", {**sample(10, cpu=0.25), "num_cpus": 24})
+    meter.add("small", {**sample(10, cpu=0.75), "num_cpus": 8})
+    found = meter.load()
+    assert found is not None
+    assert (12 / 32, 6.0, 16.0) == pytest.approx((found.busy, found.other_cores, found.num_cpus))
+
+
 def test_a_long_recording_counts_from_its_beginning() -> None:
     """Early samples were thinned out again and again: of a long run only the end was told."""
     meter = LoadMeter()

@@ -43,6 +43,8 @@ def roofline(held: Roofline, achieved: float | None = None) -> str:
         return f'<p class="unknown">unknown: {inert(held.why or "the memory bandwidth is not known")}</p>'
     picture = _picture(held, held.peak_flops, held.peak_bytes_s, achieved)
     note = f"{held.device}, {dtype_word(held.dtype)}, {held.source}. Bytes are the least that an operation can move."
+    if len(held.dots) > MAX_ROWS:
+        note += f" The table holds the {MAX_ROWS} longest of {len(held.dots)} operations drawn."
     return f'{picture}<p class="note">{inert(note)}</p>{table(HEADS, dot_rows(held), 2)}'
 
 

@@ -97,7 +97,7 @@ class LoadMeter:
 
     def __init__(self) -> None:
         self._num_samples = 0
-        self._busy_sum, self._cores_sum = 0.0, 0  # shares of all cores, and cores, over the samples
+        self._busy_sum, self._cores_sum = 0.0, 0  # cores at work, and cores there are, over the samples
         self._first: dict[tuple[str, int], tuple[int, Payload]] = {}
         self._last: dict[tuple[str, int], tuple[int, Payload]] = {}
 
@@ -106,7 +106,7 @@ class LoadMeter:
         cpu, cores, now_ns = number(payload, "cpu"), integer(payload, "num_cpus"), integer(payload, "mono_ns")
         if cpu is not None and cores:
             self._num_samples += 1
-            self._busy_sum, self._cores_sum = self._busy_sum + cpu, self._cores_sum + cores
+            self._busy_sum, self._cores_sum = self._busy_sum + cpu * cores, self._cores_sum + cores
         for entry in objects(payload, "ranks"):
             rank = integer(entry, "rank")
             if rank is None or now_ns is None or number(entry, "cpu_s") is None:
@@ -120,7 +120,7 @@ class LoadMeter:
         """Means over the recording; None without host samples."""
         if not self._num_samples:
             return None
-        busy, cores = self._busy_sum / self._num_samples, self._cores_sum / self._num_samples
+        busy, cores = self._busy_sum / self._cores_sum, self._cores_sum / self._num_samples
         own_cores = sum(rate for key in self._first if (rate := self._rate(key, "cpu_s")) is not None)
         delays = [rate for key in self._first if (rate := self._rate(key, "run_delay_s")) is not None]
         sources = {source for source, _ in self._first} or {""}
