@@ -15,7 +15,7 @@ from synthetic_run import MS, Fault, Job, encoded, frames
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.cli import main
 from tuiadvisor.events import EVENT_NAMES
-from tuiadvisor.exporters.anonymize import anonymize
+from tuiadvisor.exporters.anonymize import anonymize, is_of_probe
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.versions import device_model, platform_name, version
 from tuiadvisor.exporters.words import allowed_words, scrub
@@ -323,6 +323,25 @@ def test_anonymizing_twice_changes_nothing_that_matters() -> None:
     twice = anonymized(once)
     assert len(once) == len(twice)
     assert diagnose(once).verdict == diagnose(twice).verdict
+
+
+def test_of_a_model_only_the_probe_s_own_words_are_kept() -> None:
+    """Types, shapes, wrappers and kernels as the probe writes them; sixty letters of somebody's passed before."""
+    ours = (
+        *("float32", "bfloat16 float32", "float8_e4m3fn", "64x3x224x224", "DDP FSDP2", "off", "maybe"),
+        *("flash mem_efficient cudnn math", "position_ids", "cu_seqlens_q", "nested tensor", "none"),
+    )
+    assert [] == [text for text in ours if not is_of_probe(text)]
+    theirs = (
+        "AcmeSecretModel",
+        "DDP AcmeShard",
+        "alice",
+        "xé",
+        "../x",
+        "float32acme",
+        "bfloat16;alice",
+    )
+    assert [] == [text for text in theirs if is_of_probe(text)]
 
 
 def test_what_is_harmless_is_kept() -> None:

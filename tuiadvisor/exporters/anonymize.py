@@ -10,6 +10,7 @@ Kept on purpose: clock readings and wall time, ranks, sizes, versions of Python,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, THREAD_STATES, RankState
 from tuiadvisor.exporters.survey import Reading, decoded
 from tuiadvisor.exporters.versions import device_model, is_layout_name, platform_name, version
-from tuiadvisor.exporters.words import is_harmless_key, scrub
+from tuiadvisor.exporters.words import allowed_words, is_harmless_key, scrub
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.attendance import (
     AGENT_RETURNED,
@@ -105,6 +106,9 @@ _MODEL_NUMBERS: Final = (
         "config_hidden",
     ),
     *("config_head_size", "config_window", "config_vocabulary", "config_experts", "config_top_k"),
+)
+_TYPE_OR_SHAPE: Final = re.compile(
+    r"(?:bfloat|float|complex|int|uint|qint|quint)[0-9]{1,3}(?:_e[0-9]m[0-9](?:fn|fnu|fnuz|b11fnuz)?)?|bool|[0-9]{1,12}(?:x[0-9]{1,12})*"
 )
 _CORES: Final = frozenset({"native", "python"})
 _ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
@@ -321,16 +325,19 @@ def _model(told: object) -> Payload:
     kept: Payload = {name: value for name in _MODEL_NUMBERS if isinstance(value := told.get(name), int)}
     for name in _MODEL_TEXTS:
         said = told.get(name)
-        if isinstance(said, str) and is_torchs(said):
+        if isinstance(said, str) and is_of_probe(said):
             kept[name] = said
     if isinstance(device := told.get("device_name"), str):
         kept["device_name"] = device_model(device)
     return {"model": kept}
 
 
-def is_torchs(text: str) -> bool:
-    """Types, shapes and names of wrappers: short words of letters, digits and underscores."""
-    return len(text) <= 60 and all(part.replace("_", "").isalnum() for part in text.split())
+def is_of_probe(text: str) -> bool:
+    """Types, shapes, and what the probe itself calls wrappers and kernels: nobody's own words."""
+    return all(
+        _TYPE_OR_SHAPE.fullmatch(word) or set(re.findall(r"[^\W\d_]+|[^\w]", word)) <= allowed_words()
+        for word in text.split()
+    )
 
 
 def _host(payload: Payload, names: Names) -> Payload:
