@@ -73,6 +73,7 @@ def test_a_cpu_limit_of_one_rank_has_one_name_in_all_phases(phase: str) -> None:
     )
     assert [("straggler", (1,), "host")] == above_info(view)
     assert "held back by the CPU limit of its container (0.5 cores)" in view.verdict.sentence
+    assert "CPU limit" == view.findings[0].evidence["seen_cause"]
 
 
 def test_a_limit_that_is_not_hit_is_not_the_reason() -> None:
@@ -104,6 +105,7 @@ def test_a_rank_that_is_stopped_in_a_part_of_the_looks(phase: str) -> None:
     view = seen(JOB.with_faults(Fault(phase, (2,), 9 * MS)), QUIET, {}, {2: 3})
     assert [("straggler", (2,), "host")] == above_info(view)
     assert "stopped again and again" in view.verdict.sentence
+    assert "stopped" == view.findings[0].evidence["seen_cause"]
 
 
 # As of tensor parallel layers: nobody's arrival is seen, nor any exchange.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from snapshot import desks, views
@@ -17,8 +18,10 @@ from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.recorded import Recorded
+from tuiadvisor.session.suspects import SEEN
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
+from tuiadvisor.views.run_view import SeenCause
 from tuiadvisor_rules.questions import load_questions
 
 QUESTIONS = load_questions()
@@ -67,6 +70,25 @@ def test_the_first_question_moves_decision_change_or_first_cause(story: str) -> 
     places = {standing(held(STORIES[story], {question.id: answer})) for answer in tried(question)}
     assert len(places) > 1
     assert "separate" in dialogue.why_asked
+
+
+@pytest.mark.parametrize("seen", get_args(SeenCause))
+def test_what_was_seen_to_make_a_rank_late_is_the_only_cause_listed(seen: SeenCause) -> None:
+    """A rank that signals stop is not asked for the size of its share of the data."""
+    (finding,) = [one for one in LATE.view.findings if one.id == "straggler"]
+    known = replace(finding, phase="host", evidence={**finding.evidence, "seen_cause": seen})
+    dialogue = held((Recorded("late", replace(LATE.view, findings=(known,))),), {}).dialogue
+    (cause,) = dialogue.causes
+    assert cause.words == SEEN[seen]
+    assert cause.now == 1.0
+    assert dialogue.question is None or dialogue.question.id != "shards_equal"
+
+
+def test_a_rank_seen_to_be_late_in_a_phase_alone_has_several_causes() -> None:
+    """Its time says where, not why."""
+    (finding,) = [one for one in LATE.view.findings if one.id == "straggler"]
+    assert "seen_cause" not in finding.evidence
+    assert len(held((LATE,), {}).dialogue.causes) > 1
 
 
 def test_an_answer_moves_the_list_and_rewrites_the_one_change() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.views.efficiency import Stack
-    from tuiadvisor.views.run_view import Finding, RunView
+    from tuiadvisor.views.run_view import Finding, RunView, SeenCause
 
 # What fixes a late loader is not what fixes a hot device.
 LAYERS: Final = {
@@ -45,6 +45,7 @@ OFF_CORE_WORDS: Final = {
     "limit": "held back by the CPU limit of its container ({limit:.3g} cores)",
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
+SEEN_OFF_CORE: Final[dict[str, SeenCause]] = {"core": "no core", "limit": "CPU limit", "stopped": "stopped"}
 OUTSIDE: Final = "its host or its device"
 OWN_CODE: Final = (
     "outside the phases of its step: code of its own as logging or a sleep, for it lacked no core"
@@ -219,6 +220,8 @@ def _details(group: list[LateRank], what_if: Gain) -> Details:
         for name, value in sorted(cause.parts.items(), key=lambda part: -part[1])
         if value > SMALL_PART * max(cause.parts.values())
     }
+    if (seen := _seen_cause(cause)) is not None:
+        details["seen_cause"] = seen
     details["onset_seen"] = int(all(entry.late.onset_seen for entry in group))
     details["loss_low_s"], details["loss_high_s"] = what_if.loss_low_s, what_if.loss_high_s
     if cause.cpu_share is not None:
@@ -237,6 +240,17 @@ def _details(group: list[LateRank], what_if: Gain) -> Details:
     if cause.unobserved:
         details["unobserved"] = ", ".join(cause.unobserved)
     return details
+
+
+def _seen_cause(cause: LatePhase) -> SeenCause | None:
+    """What makes it late, beyond the phase that is longer: None where only the phase was seen."""
+    if cause.off_core is not None:
+        return SEEN_OFF_CORE[cause.off_core]
+    if cause.is_collecting or cause.is_launching:
+        return "garbage collection" if cause.is_collecting else "launches"
+    if cause.clock is not None:
+        return "clock"
+    return None if cause.more is None else "more work"
 
 
 def _least(values: Iterable[float | None]) -> float | None:

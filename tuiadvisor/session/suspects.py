@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tuiadvisor.session.evidence import Facts
-    from tuiadvisor.views.run_view import Finding
+    from tuiadvisor.views.run_view import Finding, SeenCause
 
 FACTOR: Final = 2.0  # of one answer: odds as even as an opinion deserves; no measurement is outweighed by one
 LEAST_LOSS_S: Final = 1e-6  # of a finding whose loss is not known, so that its causes are listed, last
@@ -28,6 +28,17 @@ COMPUTE: Final = frozenset({"low_mfu", "full_precision", "tf32_off", "odd_sizes"
 LAUNCH: Final = frozenset({"host_bound", "little_compute"})
 CROWD: Final = frozenset({"crowded_host", "cpu_limit"})
 STAGES: Final = frozenset({"heavy_stage", "pipeline_bubble"})
+
+# What was seen to make a rank late leaves nothing else to ask about it: its words here, or those of the cause in TABLE.
+SEEN: Final[dict[SeenCause, str]] = {
+    "stopped": "whoever stops its process",
+    "no core": "a host busy with other work",
+    "CPU limit": "the CPU limit of its container",
+    "garbage collection": "Python's garbage collection",
+    "launches": "a thread that launches its device's work late",
+    "clock": "a slower device",
+    "more work": "uneven batches",
+}
 
 # Answers that speak for (+) and against (-) a cause, as "question answer".
 Marks = tuple[str, ...]
@@ -112,7 +123,7 @@ def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
     found: dict[str, float] = {}
     for words, loss_s, speaks in _causes(run):
         score = sum(_sign(mark, answers) for mark in speaks)
-        found[words] = loss_s * FACTOR**score
+        found[words] = found.get(words, 0.0) + loss_s * FACTOR**score
     total = sum(found.values())
     order = sorted(found.items(), key=lambda pair: -pair[1])
     return {words: weight / total for words, weight in order}
@@ -129,10 +140,17 @@ def _causes(run: Facts) -> Iterator[tuple[str, float, Marks]]:
             yield suspect.words, max(map(_loss, findings)), suspect.speaks
     for finding in run.findings:
         if finding.id not in explained:
-            yield finding.title, _loss(finding), ()
+            yield _seen(finding) or finding.title, _loss(finding), ()
+
+
+def _seen(finding: Finding) -> str | None:
+    seen = finding.evidence.get("seen_cause")
+    return next((words for name, words in SEEN.items() if name == seen), None)
 
 
 def _explains(suspect: Suspect, finding: Finding) -> bool:
+    if (seen := _seen(finding)) is not None:
+        return suspect.words == seen
     return bool(suspect.of & {finding.id, finding.phase}) and finding.phase not in suspect.not_of
 
 

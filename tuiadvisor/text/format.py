@@ -275,6 +275,7 @@ EVIDENCE_NAMES = {
     "onset_seen": "its beginning was seen",
     "cpu_share_of_compute": "of its compute, on a core",
     "unobserved": "phases not observed",
+    "seen_cause": "seen to make it late",
     "transfer_s": "communication after the last arrival",
     "transfer_share": "that communication, share of the step",
     "transfer_share_low": "that communication at least (95 %)",
