@@ -283,7 +283,11 @@ def _disturb(folder: Path, pid: int, num_injections: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("source", "num_injections"), [(ARITHMETIC, 100), (TRAINING, 20)], ids=["arithmetic", "training"]
+    ("source", "num_injections"),
+    [
+        pytest.param(ARITHMETIC, 100, id="arithmetic", marks=pytest.mark.extended),
+        pytest.param(TRAINING, 20, id="training"),
+    ],
 )
 def test_results_are_bit_identical(source: str, num_injections: int, tmp_path: Path) -> None:
     """The extended state is put back: as many rounds undisturbed give the same bits. Nothing grows."""

@@ -28,7 +28,7 @@ BUDGET = "10%"  # detail often enough that some of it lies after whatever the ma
             ("2", "5", "0", "20", "60"),
             "before the thread that pins memory",
             id="pin",
-            marks=pytest.mark.alone,
+            marks=[pytest.mark.extended, pytest.mark.alone],
         ),
         pytest.param(
             ("0", "60", "0", "20"),

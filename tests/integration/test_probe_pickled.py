@@ -49,7 +49,7 @@ for path in sorted(Path(sys.argv[1], when).glob("*.pkl")):
 """
 
 
-@pytest.mark.parametrize("way", ["plain", "compiled"])
+@pytest.mark.parametrize("way", [pytest.param("plain", marks=pytest.mark.extended), "compiled"])
 def test_what_is_pickled_by_value_loads_without_us(tmp_path: Path, way: str) -> None:
     """Of cloudpickle and dill: models, classes and optimizers of the script's own; before, while and after."""
     extra = ["compiled"] if way == "compiled" else []

@@ -114,7 +114,7 @@ def own_bubbles(ranks: list[dict[str, Any]]) -> list[float]:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("scenario", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("scenario", [pytest.param("gpipe", marks=pytest.mark.extended), "1f1b"])
 def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: str) -> None:
     """4 stages x 8 micro-batches of equal known cost: the bubble is what the layers' own stopwatches show, in 3 points.
 

@@ -50,8 +50,21 @@ def loop(way: str) -> tuple[Callable[[], None], Any]:
     return whole, model
 
 
-@pytest.mark.parametrize("way", ["function", "whole", "method", "scheduler"])
-@pytest.mark.parametrize("stance", ["fail_on_recompile", "eager_on_recompile", "error_on_recompile"])
+WAYS = ("function", "whole", "method", "scheduler")
+STANCES = ("fail_on_recompile", "eager_on_recompile", "error_on_recompile")
+
+
+# In every run each way and each stance once.
+@pytest.mark.parametrize(
+    ("stance", "way"),
+    [
+        pytest.param(
+            stance, way, marks=() if place % len(STANCES) == STANCES.index(stance) else pytest.mark.extended
+        )
+        for stance in STANCES
+        for place, way in enumerate(WAYS)
+    ],
+)
 def test_attach_and_detach_compile_nothing_anew(tmp_path: Path, way: str, stance: str) -> None:
     """The training goes on to the same weights; its steps are seen where they can be seen without a recompilation."""
     import torch._dynamo as dynamo
