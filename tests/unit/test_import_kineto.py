@@ -24,6 +24,7 @@ from tuiadvisor.metrics.traces.gpu_timeline import gpu_time, stream_idle
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 Event = dict[str, Any]
@@ -804,3 +805,113 @@ def test_a_mark_of_a_step_without_a_usable_time_is_no_step(tmp_path: Path, durat
     document = kineto_document(tmp_path)
     assert ["ProfilerStep#1"] == [one["name"] for one in document["per_rank"][0]["steps"]]
     assert ["rank0.json: 1 marks of steps without a usable time were dropped"] == document["losses"]
+
+
+def halved(events: list[Event]) -> list[Event]:
+    """Each event as a begin and an end, as a thread a stream would write them."""
+    halves: list[tuple[float, Event]] = []
+    for one in events:
+        thread = {"pid": one["pid"], "tid": one["args"].get("stream", 1)}
+        begin = {**one, **thread, "ph": "B"}
+        del begin["dur"]
+        halves += [
+            (one["ts"], begin),
+            (one["ts"] + one["dur"], {"ph": "E", **thread, "ts": one["ts"] + one["dur"]}),
+        ]
+    return [half for _, half in sorted(halves, key=lambda timed: timed[0])]
+
+
+def rewritten(source: Path, into: Path, change: Callable[[list[Event]], list[Event]]) -> Path:
+    """Every trace of a folder with other events."""
+    into.mkdir()
+    for path in sorted(source.iterdir()):
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        content["traceEvents"] = change(content["traceEvents"])
+        (into / path.name.removesuffix(".gz")).write_text(json.dumps(content))
+    return into
+
+
+def said_of(folder: Path) -> list[tuple[object, ...]]:
+    document = kineto_document(folder)
+    late = [row["rank"] for row in document["stragglers"]["ranks"]]
+    keys = ("rank", "gpu_events", "compute", "comm_exposed_s", "wait_s", "caused_wait_s")
+    return [tuple(late), *(tuple(row[key] for key in keys) for row in document["per_rank"])]
+
+
+def shuffled(events: list[Event]) -> list[Event]:
+    order = np.random.default_rng(3).permutation(len(events))
+    return [events[at] for at in order.tolist()]
+
+
+@pytest.mark.parametrize("order", [list, shuffled])
+def test_events_that_begin_and_end_apart_are_those_in_one_piece(
+    tmp_path: Path, order: Callable[[list[Event]], list[Event]]
+) -> None:
+    """Chrome's B and E say what X does, in whatever order they stand."""
+    (tmp_path / "whole").mkdir()
+    whole = job(tmp_path / "whole", 2, [0, 3, -7, 11])
+    apart = rewritten(whole, tmp_path / "apart", lambda events: order(halved(events)))
+    expected = said_of(whole)
+    assert (2,) == expected[0]
+    assert expected == said_of(apart)
+
+
+def test_an_end_belongs_to_the_innermost_begin_and_what_lacks_one_is_counted(tmp_path: Path) -> None:
+    """A copy within a gemm's range, a begin that never ends, an end that never began."""
+    gemm = {"ph": "B", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 0}
+    copy = {"ph": "B", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7, "ts": 10}
+    ends = [{"ph": "E", "pid": 0, "tid": 7, "ts": at} for at in (15, 100)]
+    lone = [{**gemm, "tid": 8, "ts": 50}, {"ph": "E", "pid": 0, "tid": 9, "ts": 60}, {**gemm, "ts": "later"}]
+    trace(tmp_path / "rank0.json", [gemm, copy, *ends, *lone])
+    document = kineto_document(tmp_path)
+    (row,) = document["per_rank"]
+    assert (2, 100e-6, 5e-6) == (row["gpu_events"], row["all"]["compute_s"], row["all"]["memory_s"])
+    assert ["rank0.json: 3 begins or ends of events without the other were left out"] == document["losses"]
+
+
+@pytest.mark.parametrize("write", ["{:.3f}", "{:.17e}", "{:+.4f}"])
+@pytest.mark.parametrize("from_us", [0.0, -2e9])
+def test_times_as_text_are_times_whatever_their_sign_and_power(
+    tmp_path: Path, write: str, from_us: float
+) -> None:
+    """Negative ones count from within the trace; what is no number is dropped and counted elsewhere."""
+    (tmp_path / "numbers").mkdir()
+    numbers = job(tmp_path / "numbers", 1, [0, 3, -7, 11])
+
+    def change(events: list[Event]) -> list[Event]:
+        return [
+            {**one, "ts": write.format(one["ts"] + from_us), "dur": write.format(one["dur"])}
+            for one in events
+        ]
+
+    as_text = said_of(rewritten(numbers, tmp_path / "text", change))
+    assert (1,) == as_text[0]
+    for expected, found in zip(said_of(numbers)[1:], as_text[1:], strict=True):
+        assert expected == pytest.approx(found, rel=1e-3)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_wide_text_is_read_by_its_mark_packed_or_not(
+    tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    """PowerShell's > writes UTF-16; the figures are those of UTF-8."""
+    (tmp_path / "narrow").mkdir()
+    narrow = job(tmp_path / "narrow", 3, [0, 3, -7, 11])
+    wide = tmp_path / "wide"
+    wide.mkdir()
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    for path in narrow.iterdir():
+        text = gzip.decompress(path.read_bytes()).decode()
+        (wide / path.name.removesuffix(".gz")).write_bytes(pack(mark + text.encode(encoding)))
+    assert said_of(narrow) == said_of(wide)
+
+
+@pytest.mark.parametrize("ending", [".gzip", ".zstd"])
+def test_the_long_names_of_what_is_packed_count_too(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "short").mkdir()
+    short = job(tmp_path / "short", None, [0, 3])
+    (tmp_path / "long").mkdir()
+    for path in short.iterdir():
+        (tmp_path / "long" / f"{path.stem}{ending}").write_bytes(path.read_bytes())
+    assert said_of(short) == said_of(tmp_path / "long")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers import zst
+from tuiadvisor.importers import widetext, zst
 
 if TYPE_CHECKING:
     import io
@@ -26,6 +26,7 @@ MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten 
 MAX_FILES: Final = 4096
 BOM: Final = b"\xef\xbb\xbf"  # as some editors and shells put before UTF-8
 GZIP_MAGIC: Final = b"\x1f\x8b"
+PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")  # names of what is packed
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 # Ranks of something smaller or larger than a process of the job.
 OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?rank", re.IGNORECASE)
@@ -52,7 +53,7 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
         magic = b""
         try:
             magic = raw.read(4)
-            raw.seek(len(BOM) if magic.startswith(BOM) else 0)
+            raw.seek(0)
             if magic.startswith(GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield _past_mark(unpacked)
@@ -60,7 +61,7 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
                 with zst.unpacked(raw) as unpacked:
                     yield _past_mark(unpacked)
             else:
-                yield raw
+                yield _past_mark(raw)
         except (EOFError, zlib.error, gzip.BadGzipFile, zst.ZstdError) as error:
             kind = "zstd" if magic == zst.MAGIC else "gzip"
             raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
@@ -69,10 +70,14 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
 
 
 def _past_mark(unpacked: gzip.GzipFile | io.BufferedReader) -> IO[bytes]:
-    """Behind a byte order mark, which packing hides."""
-    if unpacked.peek(len(BOM)).startswith(BOM):
+    """As UTF-8 behind its byte order mark, where there is one; packing hides it."""
+    head = unpacked.peek(widetext.LONGEST_MARK)[: widetext.LONGEST_MARK]
+    if head.startswith(BOM):
         unpacked.read(len(BOM))
-    return cast("IO[bytes]", unpacked)
+    encoding = widetext.encoding_of(head)
+    return (
+        widetext.as_utf8(cast("IO[bytes]", unpacked), encoding) if encoding else cast("IO[bytes]", unpacked)
+    )
 
 
 def read_whole(path: Path, limit: int = MAX_WHOLE_BYTES) -> bytes:
@@ -116,7 +121,8 @@ def is_regular(entry: os.DirEntry[str]) -> bool:
 
 def plain_name(name: str) -> str:
     """In lower case, without what says how it is packed."""
-    return name.lower().removesuffix(".gz").removesuffix(".zst")
+    name = name.lower()
+    return next((name.removesuffix(end) for end in PACKED if name.endswith(end)), name)
 
 
 def rank_in_name(name: str) -> int | None:

@@ -106,6 +106,7 @@ def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with
             told(_part(source, name, columns))
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
+    columns.close()
     if _is_ours(source.rest):
         raise TuiadvisorError(f"{source.path}: what tuiadvisor export wrote, no trace of a profiler")
     trace = columns.trace(name, source)

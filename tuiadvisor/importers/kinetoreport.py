@@ -313,6 +313,11 @@ def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | 
         for trace in folder.traces
         if trace.num_marks_dropped
     ]
+    losses += [
+        f"{trace.file}: {trace.num_halves_lost} begins or ends of events without the other were left out"
+        for trace in folder.traces
+        if trace.num_halves_lost
+    ]
     if found is not None and found.num_left_out:
         num_all = found.num_left_out + found.num_collectives
         losses.append(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tuiadvisor.importers.beginends import BeginEnds
 from tuiadvisor.importers.files import rank_in_name
 from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
 from tuiadvisor.importers.hostwork import CATEGORIES, HostWork
@@ -40,6 +41,11 @@ OTHER_NAMES: Final = "(other names)"
 MAX_THREADS: Final = 10_000
 LARGEST_NS: Final = (1 << 62) - 1
 SMALL_US: Final = 1 << 51  # as nanoseconds half of LARGEST_NS at most
+# ASCII alone: digits of other scripts and superscripts are digits, too, and int() reads only some of them.
+TIME_TEXT: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<fraction>[0-9]*)(?P<power>[eE][+-]?[0-9]{1,3})?"
+)
+HALVES: Final = ("B", "E")
 EPOCH_NS: Final = 10**18  # 2001: an earlier time counts from elsewhere
 
 
@@ -86,12 +92,19 @@ class TraceColumns:
     shapes: OpShapes = field(default_factory=OpShapes)
     processes: Processes = field(default_factory=Processes)
     work: HostWork | None = None
+    halves: BeginEnds = field(default_factory=BeginEnds)
+
+    def close(self) -> None:
+        """All batches were taken: what was begun and ended in two events is whole now."""
+        if whole := self.halves.complete():
+            self.take(whole)
 
     def take(self, batch: list[Any]) -> None:
         """Keep what these events say; those that are no complete events say nothing."""
         known = self.categories
         for event in batch:
             if not isinstance(event, dict) or event.get("ph") != "X":
+                self._half(event)
                 continue
             self.num_events += 1
             category = event.get("cat")
@@ -116,6 +129,11 @@ class TraceColumns:
         if self.is_on_gpu or self.begin:  # what the host did is asked only where it is the device
             self.host_begin, self.host_end, self.host_kind = _wide(), _wide(), _narrow()
             del self.host_thread[:], self.host_name[:]
+
+    def _half(self, event: Any) -> None:
+        """Keep it if it is a begin or an end."""
+        if isinstance(event, dict) and event.get("ph") in HALVES:
+            self.halves.take(event, _nanoseconds(event.get("ts")))
 
     def _operator(self, event: dict[str, Any], category: str, begin: int | None, dur: int | None) -> None:
         """What it computes, and what the training thread does meanwhile."""
@@ -230,6 +248,7 @@ class TraceColumns:
             num_events=self.num_events,
             num_dropped=self.num_dropped,
             num_marks_dropped=self.num_marks_dropped,
+            num_halves_lost=self.halves.num_lost,
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
@@ -265,6 +284,7 @@ class TraceColumns:
             num_events=self.num_events,
             num_dropped=self.num_dropped,
             num_marks_dropped=self.num_marks_dropped,
+            num_halves_lost=self.halves.num_lost,
             num_bytes=source.num_bytes,
             num_processes=num_processes,
         )
@@ -380,11 +400,13 @@ def _nanoseconds(value: Any) -> int | None:
             return None
         nanoseconds = round(value * 1000)
     elif isinstance(value, str) and len(value) < 40:
-        whole, _, fraction = value.partition(".")
-        # Digits of other scripts and superscripts are digits, too, and int() reads only some of them.
-        if not whole or not value.isascii() or not (whole + fraction).isdigit():
+        found = TIME_TEXT.fullmatch(value)
+        if found is None:
             return None
-        nanoseconds = int(whole) * 1000 + int((fraction + "000")[:3])
+        if found["power"]:
+            return _nanoseconds(float(value))
+        nanoseconds = int(found["whole"]) * 1000 + int((found["fraction"] + "000")[:3])
+        nanoseconds = -nanoseconds if found["sign"] == "-" else nanoseconds
     else:
         return None
     return nanoseconds if -LARGEST_NS <= nanoseconds <= LARGEST_NS // 2 else None
