@@ -915,3 +915,74 @@ def test_the_long_names_of_what_is_packed_count_too(tmp_path: Path, ending: str)
     for path in short.iterdir():
         (tmp_path / "long" / f"{path.stem}{ending}").write_bytes(path.read_bytes())
     assert said_of(short) == said_of(tmp_path / "long")
+
+
+@pytest.mark.parametrize("ending", ["]", "]\n", "", ",", ",\n"])
+@pytest.mark.parametrize("chunk", [64, 2 << 20])
+def test_a_bare_list_is_read_in_pieces_and_may_lack_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, ending: str
+) -> None:
+    """Chrome's array format lets a writer that may be killed leave the bracket out; that it did is said."""
+    monkeypatch.setattr(traceevents, "CHUNK_BYTES", chunk)
+    events = plain_events(40)
+    text = "\n[" + ",\n".join(json.dumps(one) for one in events) + ending
+    (tmp_path / "rank0.json").write_text(text)
+    source = traceevents.TraceFile(tmp_path / "rank0.json")
+    batches = list(source.batches())
+    assert events == [one for batch in batches for one in batch]
+    assert (chunk == 64) == (len(batches) > 1)
+    assert ("]" not in ending) == any("has no end" in loss for loss in kineto_document(tmp_path)["losses"])
+
+
+@pytest.mark.parametrize("chunk", [64, 2 << 20])
+def test_a_bare_list_that_is_cut_within_an_event_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(traceevents, "CHUNK_BYTES", chunk)
+    text = json.dumps(plain_events(40))
+    (tmp_path / "rank0.json").write_text(text[: len(text) - 20])
+    with pytest.raises(TuiadvisorError, match="truncated"):
+        kineto_document(tmp_path)
+
+
+def test_marks_without_numbers_and_marks_told_twice_are_one_process(tmp_path: Path) -> None:
+    """Only a number that comes again is another process's; the same mark under two categories is one."""
+    (tmp_path / "unmarked").mkdir()
+    unmarked = job(tmp_path / "unmarked", 1, [0, 3])
+
+    def marked(names: list[str]) -> list[Event]:
+        marks = [event(name, 1e9 + 1e5 * at, 9e4, "user_annotation") for at, name in enumerate(names)]
+        return [each for one in marks for each in (one, {**one, "cat": "cpu_op"})]
+
+    for at, names in enumerate((["ProfilerStep*"] * 4, ["ProfilerStep#2", "ProfilerStep#7"])):
+        folder = rewritten(
+            unmarked, tmp_path / f"marked{at}", lambda events, names=names: events + marked(names)
+        )
+        rows = kineto_document(folder)["per_rank"]
+        assert [(1, len(names))] * 2 == [(row["processes"], len(row["steps"])) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "category", ["cuda_runtime", "hip_runtime", "xpu_runtime", "xpu_driver", "privateuse1_runtime"]
+)
+def test_launches_of_other_devices_are_launches(tmp_path: Path, category: str) -> None:
+    """As libkineto names them: the gap before a kernel that was launched late is the host's."""
+    events = [
+        event("gemm", 0, 100, correlation=1, stream=7),
+        event("gemm", 400, 100, correlation=2, stream=7),
+        event("launch", 0, 1, category, correlation=1),
+        event("launch", 390, 1, category, correlation=2),
+    ]
+    trace(tmp_path / "rank0.json", events, 0, 1)
+    (row,) = kineto_document(tmp_path)["per_rank"]
+    assert (290e-6, 0.0) == pytest.approx((row["time_by_cause"]["host_s"], row["time_by_cause"]["unknown_s"]))
+
+
+def test_a_kernel_without_a_namespace_keeps_its_name(tmp_path: Path) -> None:
+    """Of `void (anonymous namespace)::multimem_all_reduce_kernel<…>(…)` the name is not `void`."""
+    name = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"
+    trace(tmp_path / "rank0.json", [event(name, 0, 10), event("gemm", 20, 10)], 0, 1)
+    document = kineto_document(tmp_path)
+    assert {"multimem_all_reduce_kernel<c10::BFloat16, 16>": 1} == document["per_rank"][0][
+        "guessed_communication"
+    ]

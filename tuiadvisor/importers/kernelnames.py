@@ -14,7 +14,21 @@ from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE, 
 GPU_CATEGORIES: Final = frozenset(
     ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events")
 )
-LAUNCH_CATEGORIES: Final = frozenset(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime"))
+# Kineto's names of what launches (libkineto/include/ActivityType.h), and older ones.
+LAUNCH_CATEGORIES: Final = frozenset(
+    (
+        *(
+            "cuda_runtime",
+            "cuda_driver",
+            "runtime",
+            "hip_runtime",
+            "xpu_runtime",
+            "xpu_driver",
+            "mtia_runtime",
+        ),
+        *("privateuse1_runtime", "privateuse1_driver"),
+    )
+)
 
 LIBRARY: Final = re.compile(
     r"nccl|rccl|deep_ep::|::ep::(internode|intranode)|nvshmem|msccl|oneccl|(?<![a-z])hccl", re.IGNORECASE
@@ -24,6 +38,7 @@ LOOKS_LIKE: Final = re.compile(
     r"|multimem|symm_?mem|_(one|two)_?shot|ring_(ll|simple)",
     re.IGNORECASE,
 )
+UNNAMED: Final = re.compile(r"\(anonymous namespace\)::")
 COPY: Final = re.compile(r"Memcpy|Memset|dma")
 COLLECTIVE: Final = re.compile(
     r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce)", re.IGNORECASE
@@ -55,11 +70,17 @@ def _by_name(name: str, category: str) -> int:
 def collective_of(name: str, arguments: dict[str, Any]) -> str:
     """What ranks match by: collective and process group; names differ between library versions, these do not."""
     declared = arguments.get("Collective name")
-    source = declared if isinstance(declared, str) and declared else name.partition("(")[0]
+    source = declared if isinstance(declared, str) and declared else short_name(name)
     found = COLLECTIVE.search(source)
     collective = found.group(1).replace("_", "").lower() if found else source.strip()[:80]
     group = arguments.get("Process Group Name")
     return f"{collective}@{group}" if isinstance(group, str | int) and group != "" else collective
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without what it takes; a namespace without a name is no list of that."""
+    named = UNNAMED.sub("", name).partition("(")[0]
+    return named.removeprefix("void ").strip()[:80] or name[:80]
 
 
 def all_wait(collective: str) -> bool:

@@ -318,6 +318,11 @@ def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | 
         for trace in folder.traces
         if trace.num_halves_lost
     ]
+    losses += [
+        f"{trace.file}: its list of events has no end: what would follow the last one is not known"
+        for trace in folder.traces
+        if trace.is_open
+    ]
     if found is not None and found.num_left_out:
         num_all = found.num_left_out + found.num_collectives
         losses.append(

@@ -60,6 +60,7 @@ class NsysProcess:
     devices: tuple[int, ...]
     rest: dict[str, Any] = field(default_factory=dict)
     num_bytes: int = 0
+    is_open: bool = False  # a database has an end
 
     def position(self) -> int:
         """How much was read is not known of a database."""

@@ -44,7 +44,7 @@ class Processes:
             self.calls[key] += 1
 
     def stepped(self, name: str) -> None:
-        """A step's mark, which one process writes once."""
+        """A step's mark with its number, which one process writes once."""
         self.steps[name] += 1
 
     def ran(self, process: object) -> None:

@@ -22,10 +22,12 @@ from tuiadvisor.importers.kernelnames import (
     all_wait,
     collective_of,
     kind_of,
+    short_name,
 )
 from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.rank_trace import CommCalls, RankTrace
+from tuiadvisor.importers.stepmarks import NUMBER
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ class TraceColumns:
             if collective not in self.members:
                 self.members[collective] = _members(arguments.get("Process Group Ranks"))
             if kind == COMM_GUESSED:
-                short = name.partition("(")[0][:80]
+                short = short_name(name)
                 self.guessed[short] = self.guessed.get(short, 0) + 1
         self.processes.ran(event.get("pid"))
         self.begin.append(begin)
@@ -216,8 +218,12 @@ class TraceColumns:
         if begin is None or dur is None or dur < 0:
             self.num_marks_dropped += 1
         elif len(self.steps) < MAX_STEPS:
-            self.steps.append((str(event["name"])[:80], begin, dur))
-            self.processes.stepped(self.steps[-1][0])
+            mark = str(event["name"])[:80], begin, dur
+            if self.steps and mark == self.steps[-1]:  # under two categories
+                return
+            self.steps.append(mark)
+            if NUMBER.search(mark[0]):
+                self.processes.stepped(mark[0])
             if self.work is not None:
                 self.work.mark(event)
 
@@ -249,6 +255,7 @@ class TraceColumns:
             num_dropped=self.num_dropped,
             num_marks_dropped=self.num_marks_dropped,
             num_halves_lost=self.halves.num_lost,
+            is_open=source.is_open,
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
@@ -285,6 +292,7 @@ class TraceColumns:
             num_dropped=self.num_dropped,
             num_marks_dropped=self.num_marks_dropped,
             num_halves_lost=self.halves.num_lost,
+            is_open=source.is_open,
             num_bytes=source.num_bytes,
             num_processes=num_processes,
         )

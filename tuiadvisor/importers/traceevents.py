@@ -27,6 +27,7 @@ CUT_WINDOW_BYTES: Final = 1 << 18
 
 OPENING: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 BETWEEN: Final = re.compile(rb"\}(\s*,)\s*\{")
+BARE: Final = re.compile(rb"\s*\[")
 FIRST_KEY: Final = re.compile(rb'\s*\{\s*("[A-Za-z_]+")')
 # Microseconds since 1970 with a fraction reach the end of a double's precision: keep them as text.
 LONG_TIME: Final = re.compile(rb'("ts"\s*:\s*)(\d{14,}\.\d+)')
@@ -43,8 +44,10 @@ class TraceFile:
     path: Path
     rest: dict[str, Any] = field(default_factory=dict)
     num_bytes: int = 0
+    is_open: bool = False  # a list of events without its end, as a writer that may be killed leaves it
     _packed: list[IO[bytes]] = field(default_factory=list)
     _position: int = 0
+    _is_bare: bool = False  # no object around the list of events
 
     def position(self) -> int:
         """Bytes of the file, as it lies there, that were read."""
@@ -96,7 +99,7 @@ class TraceFile:
                 if batch:
                     yield batch
             self.position()
-        last = _parse(b'{"traceEvents":[' + buffer)
+        last = self._last(buffer)
         del buffer
         events = last.pop("traceEvents")
         if not isinstance(events, list):  # the key a second time, with something else
@@ -105,12 +108,25 @@ class TraceFile:
         yield events
 
     def _start(self, head: bytes) -> int:
-        found = OPENING.search(head)
+        found = BARE.match(head) or OPENING.search(head)
         if found is None or not FIRST_KEY.match(head, found.end()):
             return 0
+        self._is_bare = found.re is BARE
         return found.end()
 
+    def _last(self, buffer: bytes) -> dict[str, Any]:
+        """The last events, and what stands behind them. Of a bare list the end may lack: Chrome's format says so."""
+        if not self._is_bare:
+            parsed: dict[str, Any] = _parse(b'{"traceEvents":[' + buffer)
+            return parsed
+        whole = b"[" + buffer.rstrip()
+        if whole.endswith((b"}", b"},")):
+            whole, self.is_open = whole.rstrip(b",") + b"]", True
+        return {"traceEvents": _parse(whole)}
+
     def _keep_header(self, head: bytes, start: int) -> None:
+        if self._is_bare:
+            return
         before = head[: head.rindex(b'"traceEvents"', 0, start)].rstrip().rstrip(b",")
         self.rest.update(_parse(before + b"}"))  # what ends so is an object, or no JSON
 
