@@ -268,3 +268,68 @@ def test_the_ranks_whose_data_is_late_are_named(capsys: pytest.CaptureFixture[st
     assert 0 == main(["import", "metrics", str(path), "--json"])
     told = json.loads(capsys.readouterr().out)
     assert [4, 0] == [row["rank"] for row in told["stragglers"]["ranks"]]
+
+
+def spread(text: str, indent: int | None) -> str:
+    """Each line's object over several lines, as a README shows them, or all in a list."""
+    return json.dumps([json.loads(line) for line in text.splitlines()], indent=indent)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda text: "\n".join(json.dumps(json.loads(line), indent=2) for line in text.splitlines()),
+        lambda text: "\r\n\r\n".join(text.splitlines()),
+        lambda text: spread(text, None),
+        lambda text: spread(text, 4),
+        lambda text: text.replace("485.119099", "NaN", 5),
+    ],
+)
+def test_calls_are_read_however_their_objects_are_laid_out(
+    tmp_path: Path, write: Callable[[str], str]
+) -> None:
+    """On a line each, over several, in a list, with a NaN that Python writes: the same rank is last."""
+    logs = inspected(tmp_path / "logs")
+    for path in logs.iterdir():
+        path.write_text(write(path.read_text()))
+    told = inspector_document(logs)
+    assert ([2], [], 240) == (
+        [row["rank"] for row in told["stragglers"]["ranks"]],
+        told["losses"],
+        told["calls"],
+    )
+
+
+def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
+    """Whether what follows it is an object or not; it is counted."""
+    logs = inspected(tmp_path / "logs")
+    path = sorted(logs.iterdir())[0]
+    first, second, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([first[:90], second, "slurmstepd: error", *rest, second[:50]]))
+    told = inspector_document(logs)
+    assert (239, ["lines left out that are no calls: 3"]) == (told["calls"], told["losses"][:1])
+
+
+def test_a_raw_memory_timeline_is_summed_up(tmp_path: Path) -> None:
+    """Changes of one moment count together; what was there before has no time of its own. By hand."""
+    rows = [
+        [-1, 1, 1000, 0],
+        [2_000_000_000, 2, 500, 4],
+        [2_500_000_000, 3, -500, 4],
+        [2_500_000_000, 3, 500, 5],
+        [3_000_000_000, 2, 200, 7],
+        [4_000_000_000, 4, -500, 5],
+    ]
+    path = tmp_path / "memory.raw.json"
+    path.write_text(json.dumps(rows))
+    told = memory_document(path)
+    assert (1700, 1.0, 2.0, 1200, 5) == (
+        told["peak_bytes"],
+        told["peak_at_s"],
+        told["span_s"],
+        told["last_bytes"],
+        told["samples"],
+    )
+    assert (1000, 500, 200) == tuple(
+        told["at_peak_bytes"][name] for name in ("parameters", "gradients", "unknown")
+    )

@@ -18,6 +18,7 @@ import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, opened, read_whole
+from tuiadvisor.importers.jsontext import parsed
 from tuiadvisor.importers.traceevents import TraceFile
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def is_chakra(path: Path) -> bool:
 
 def _read(path: Path) -> _Trace:
     try:
-        content = orjson.loads(read_whole(path, MAX_BYTES))
+        content = parsed(read_whole(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
         raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); {HOW}") from None
     nodes = content.get("nodes") if isinstance(content, dict) else None

@@ -15,6 +15,7 @@ import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, plain_name, rank_in_name, read_whole
+from tuiadvisor.importers.jsontext import parsed
 from tuiadvisor.metrics.hang.dumps_together import side_by_side
 from tuiadvisor.metrics.hang.recorder_dump import dump_of, groups_of
 from tuiadvisor.metrics.series.plausible import together
@@ -128,7 +129,7 @@ def read_dump(path: Path) -> tuple[Dump, dict[str, Group]]:
     if data.startswith(PICKLE_START):
         raise TuiadvisorError(f"{path} is a pickled dump, which is never opened: {JSON_HOW}")
     try:
-        content = orjson.loads(data)
+        content = parsed(data)
     except orjson.JSONDecodeError as error:
         raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); dump it again") from None
     if not isinstance(content, dict) or not isinstance(content.get("entries"), list):

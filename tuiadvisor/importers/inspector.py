@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, opened
+from tuiadvisor.importers.jsontext import Records
 from tuiadvisor.metrics.traces.duration_arrival import duration_arrivals
 from tuiadvisor.metrics.traces.op_table import named
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MAX_LINE: Final = 1 << 20
 MAX_CALLS: Final = 2_000_000
 MAX_RANKS: Final = 1 << 20
 MAX_NUMBER: Final = 1 << 62
@@ -118,14 +117,9 @@ def _losses(log: _Log, num_apart: int) -> list[str]:
 
 def _records(path: Path, log: _Log) -> Iterator[dict[str, Any]]:
     with opened(path) as file:
-        while line := file.readline(MAX_LINE):
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                log.num_bad += bool(line.strip())
-                continue
-            if isinstance(record, dict):
-                yield record
+        records = Records(file)
+        yield from records
+        log.num_bad += records.num_bad
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """`import memory FILE`: torch.profiler's memory timeline, for the question what the device's memory was full of.
 
 In: what `prof.export_memory_timeline("x.json")` writes (torch/profiler/_memory_profiler.py): [times, sizes], times in
-microseconds, a list of bytes at each, 0 and then one a category in the order of CATEGORIES.
+microseconds, a list of bytes at each, 0 and then one a category in the order of CATEGORIES. Or what it writes to
+"x.raw.json.gz": a row a change, its time in nanoseconds, -1 for what was there before.
 Out: the document: the peak, what it was made of, what grows from peak to peak.
 """
 
@@ -14,12 +15,15 @@ import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import read_whole
+from tuiadvisor.importers.jsontext import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES: Final = 256 << 20
 LARGEST: Final = 1 << 53
+LARGEST_NS: Final = 1 << 62
+CHANGE: Final = ("time_ns", "action", "bytes", "category")  # a row of the raw form
 CATEGORIES: Final = (
     *("parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients"),
     *("autograd details", "unknown"),
@@ -66,24 +70,47 @@ def _growth(total: np.ndarray[Any, Any]) -> int | None:
     return int(total[half:].min() - total[:half].min()) if half >= FEW else None
 
 
-def _read(path: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+Columns = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+
+def _read(path: Path) -> Columns:
+    """(microseconds, bytes of each category)."""
     try:
-        content = orjson.loads(read_whole(path, MAX_BYTES))
+        content = parsed(read_whole(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
         raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); {HOW}") from None
-    is_pair = (
-        isinstance(content, list) and len(content) == 2 and all(isinstance(each, list) for each in content)
-    )
-    if not is_pair or not content[0] or len(content[0]) != len(content[1]):
+    if not isinstance(content, list) or not all(isinstance(each, list) for each in content):
+        raise TuiadvisorError(f"{path}: no list of times beside one of sizes; {HOW}")
+    if content and all(len(row) == len(CHANGE) for row in content):
+        return _of_changes(path, content)
+    if len(content) != len(("times", "sizes")) or not content[0] or len(content[0]) != len(content[1]):
         raise TuiadvisorError(f"{path}: no list of times beside one of sizes; {HOW}")
     times, sizes = content
     width = len(CATEGORIES) + 1
     if not all(isinstance(row, list) and len(row) == width for row in sizes):
         raise TuiadvisorError(f"{path}: not {width} sizes at each time, as torch 2.1 and later write; {HOW}")
-    cells = [*times, *(cell for row in sizes for cell in row)]
-    if not all(type(cell) in {int, float} and -LARGEST < cell < LARGEST for cell in cells):
-        raise TuiadvisorError(f"{path}: a time or size that is no number; {HOW}")
+    _check(path, [*times, *(cell for row in sizes for cell in row)], LARGEST)
     return np.array(times, dtype=np.float64), np.maximum(np.array(sizes, dtype=np.float64)[:, 1:], 0)
+
+
+def _of_changes(path: Path, rows: list[list[Any]]) -> Columns:
+    """What lives after each moment's changes; what was there before the first has no time of its own."""
+    _check(path, [cell for row in rows for cell in row], LARGEST_NS)
+    time_ns, _, size, category = (np.array(column) for column in zip(*rows, strict=True))
+    if not ((category >= 0) & (category < len(CATEGORIES)) & (category == np.floor(category))).all():
+        raise TuiadvisorError(f"{path}: a category that torch does not have; {HOW}")
+    parts = np.zeros((len(rows), len(CATEGORIES)))
+    parts[np.arange(len(rows)), category.astype(np.int64)] = size
+    is_last = np.append(time_ns[1:] != time_ns[:-1], True)
+    known = time_ns[time_ns >= 0]
+    first = int(known[0]) if known.size else 0
+    time_us = (np.where(time_ns < 0, first, time_ns)[is_last] - first) / 1e3
+    return time_us, np.maximum(np.cumsum(parts, axis=0)[is_last], 0)
+
+
+def _check(path: Path, cells: list[Any], largest: int) -> None:
+    if not all(type(cell) in {int, float} and -largest < cell < largest for cell in cells):
+        raise TuiadvisorError(f"{path}: a time or size that is no number; {HOW}")
 
 
 def memory_summary(document: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.importers.files import opened
+from tuiadvisor.importers.jsontext import parsed
 from tuiadvisor.importers.textlogs import MAX_LINES, LoggedLine
 from tuiadvisor.metrics.series.plausible import StepLengths
 
@@ -81,7 +82,7 @@ def _records(path: Path, run: MllogRun) -> Iterator[dict[str, Any]]:
                 continue
             count += 1
             try:
-                record = orjson.loads(raw[found.end() :].rstrip())
+                record = parsed(raw[found.end() :].rstrip())
             except orjson.JSONDecodeError:
                 run.num_bad += 1
                 continue

@@ -15,6 +15,7 @@ import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import read_whole
+from tuiadvisor.importers.jsontext import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ class RankMetric:
 def read_rank_metric(path: Path) -> RankMetric:
     """The file's matrix. TuiadvisorError on anything that is not one."""
     try:
-        content = orjson.loads(read_whole(path, MAX_BYTES))
+        content = parsed(read_whole(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
         raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); export it again") from None
     if not isinstance(content, dict) or not isinstance(content.get(TIME), list):

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from tuiadvisor.importers.files import listed, opened, rank_in_name
 from tuiadvisor.importers.imported import Reading
+from tuiadvisor.importers.jsontext import Records
 from tuiadvisor.metrics.series.plausible import StepLengths
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.importers.imported import Progress
 
-MAX_LINE: Final = 1 << 20
 MAX_STEPS: Final = 1_000_000
 MAX_DEPTH: Final = 1000
 MAX_RANKS: Final = 1 << 14  # of one file
@@ -148,14 +146,9 @@ def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 def _records(path: Path, rank: LoggedRank) -> Iterator[dict[str, Any]]:
     with opened(path) as file:
-        while line := file.readline(MAX_LINE):
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                rank.num_bad += bool(line.strip())
-                continue
-            if isinstance(record, dict):
-                yield record
+        records = Records(file)
+        yield from records
+        rank.num_bad += records.num_bad
 
 
 def _number(value: object, otherwise: int | None) -> int | None:
