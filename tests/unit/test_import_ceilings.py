@@ -90,8 +90,13 @@ def test_a_table_of_any_version_gives_the_link(tmp_path: Path, text: str, ranks:
             printed(2, 1).replace("#\n", "#  Rank 2 Group 0 Pid 1 on x device 1\n", 1),
             "no all-reduce over 3 ranks",
         ),
+        (printed(1, 1), "ran on one rank"),
+        (
+            printed(1, 1).replace("#  Rank  0", "#  Rank  0 Pid 5 on b device 0\n#  Rank  0"),
+            "ran on one rank",
+        ),
     ],
-    ids=["empty", "no rows", "wrong results", "another rank count"],
+    ids=["empty", "no rows", "wrong results", "another rank count", "one rank", "two of one rank each"],
 )
 def test_what_is_no_ceiling_is_refused(tmp_path: Path, text: str, says: str) -> None:
     """One line that says what is wrong."""

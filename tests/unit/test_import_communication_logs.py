@@ -303,7 +303,7 @@ def test_calls_are_read_however_their_objects_are_laid_out(
 def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
     """Whether what follows it is an object or not; it is counted."""
     logs = inspected(tmp_path / "logs")
-    path = sorted(logs.iterdir())[0]
+    path = min(logs.iterdir())
     first, second, *rest = path.read_text().splitlines()
     path.write_text("\n".join([first[:90], second, "slurmstepd: error", *rest, second[:50]]))
     told = inspector_document(logs)

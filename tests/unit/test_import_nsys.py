@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+import zstandard
 from fuzzing import chances, damaged
 from test_import_kineto import ALL_REDUCE
 from test_import_recording import imported
@@ -23,6 +24,7 @@ from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SCHEMA = """
@@ -234,12 +236,19 @@ def test_another_database_gets_one_line(tmp_path: Path, make: str, says: str) ->
         nsys_document(path)
 
 
-def test_a_packed_database_is_to_be_unpacked(tmp_path: Path) -> None:
-    """One line."""
-    path = tmp_path / "a.sqlite"
-    path.write_bytes(gzip.compress(export(tmp_path / "b.sqlite").read_bytes()))
-    with pytest.raises(TuiadvisorError):
-        nsys_document(path)
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_packed_database_is_the_one_in_it(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """Alone and in a folder; a part of one is one line."""
+    plain, packed = tmp_path / "b.sqlite", tmp_path / "packed"
+    packed.mkdir()
+    data = pack(export(plain).read_bytes())
+    (packed / "b.sqlite.gz").write_bytes(data)
+    expected = nsys_document(plain)["per_rank"][0]["all"]
+    for path in (packed, packed / "b.sqlite.gz"):
+        assert expected == nsys_document(path)["per_rank"][0]["all"]
+    (packed / "b.sqlite.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(TuiadvisorError, match="truncated"):
+        nsys_document(packed / "b.sqlite.gz")
 
 
 def test_cells_of_another_kind_are_left_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import importlib
 import io
 import json
 import sys
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import zstandard
 from shared_data import SHARED, needs_data
 
 from tuiadvisor.cli import import_
+from tuiadvisor.cli.recognizing import kind_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.opsreport import ops_document, ops_summary
@@ -477,3 +480,23 @@ def test_shares_beyond_the_whole_say_why(tmp_path: Path) -> None:
     assert "overlap" not in ops_summary(document)
     document["what_if"] |= {"M_S": 0.77}
     assert "they overlap and may exceed 100 %" in ops_summary(document)
+
+
+@pytest.mark.parametrize("between", ["\t", ";", "|"])
+def test_other_separators_of_columns_are_seen_in_the_header(tmp_path: Path, between: str) -> None:
+    commas = written(tmp_path / "ops.csv", pipeline())
+    other = tmp_path / "ops.tsv"
+    other.write_text(commas.read_text().replace(",", between))
+    assert "ops" == kind_of(other)
+    assert repr(analysed(commas)) == repr(analysed(other))
+
+
+def test_a_packed_parquet_table_is_the_one_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    rows = pipeline()
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "ops.parquet")
+    for name, pack in (("ops.parquet.gz", gzip.compress), ("ops.parquet.zst", zstandard.compress)):
+        (tmp_path / name).write_bytes(pack((tmp_path / "ops.parquet").read_bytes()))
+        assert repr(analysed(tmp_path / "ops.parquet")) == repr(analysed(tmp_path / name))

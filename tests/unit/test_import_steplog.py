@@ -406,3 +406,25 @@ def test_a_table_with_a_clock_and_samples_tells_both(
     assert view.wall is not None
     assert 80 == pytest.approx(view.wall.span_s, abs=0.1)
     assert not any("wall_ms" in note for note in view.losses.notes)
+
+
+def test_a_time_with_a_power_is_that_time(tmp_path: Path) -> None:
+    """3.215e-02 s, as Python prints short floats, was 3.215 s."""
+    path = tmp_path / "nemo.log"
+    lines = [NEMO.replace("{1:.3f}", "{1:.3e}").format(step, 0.03 + step / 1e4) for step in range(10)]
+    path.write_text("\n".join(lines))
+    assert 0.0309 == pytest.approx(steplog_document(path)["step"]["max_s"])
+
+
+@pytest.mark.parametrize("between", [",", "\t", ";"])
+def test_a_table_of_lightning_with_nan_and_other_separators(tmp_path: Path, between: str) -> None:
+    """What pandas writes for a row without a time is no step."""
+    rows = [
+        "step,train_step_timing in s,val_loss",
+        *(f"{n},{0.2 + n / 100},nan" for n in range(10)),
+        "10,nan,4.1",
+    ]
+    path = tmp_path / "metrics.csv"
+    path.write_text("\n".join(rows).replace(",", between))
+    found = steplog_document(path)
+    assert (10, 0.29) == (found["window"]["steps"], pytest.approx(found["step"]["max_s"]))

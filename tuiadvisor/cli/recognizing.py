@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import chakra, nsys
-from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_in_name
+from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_in_name, separator
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.shellword import shell_word
@@ -227,7 +227,7 @@ def _of_text(head: bytes) -> str | None:
 def _is_table(head: bytes) -> bool:
     line = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
     try:
-        present = {name.strip() for name in next(csv.reader([line]), [])}
+        present = {name.strip() for name in next(csv.reader([line], delimiter=separator(line)), [])}
     except csv.Error:
         return False
     return all(present & set(NAMES[name]) for name in NEXT_STEP)

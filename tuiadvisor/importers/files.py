@@ -9,6 +9,7 @@ import gzip
 import os
 import re
 import stat
+import tempfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ MAX_FILES: Final = 4096
 BOM: Final = b"\xef\xbb\xbf"  # as some editors and shells put before UTF-8
 GZIP_MAGIC: Final = b"\x1f\x8b"
 PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")  # names of what is packed
+SEPARATORS: Final = ",\t;|"
+COPIED_BYTES: Final = 1 << 20  # at once
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 # Ranks of something smaller or larger than a process of the job.
 OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?rank", re.IGNORECASE)
@@ -80,6 +83,23 @@ def _past_mark(unpacked: gzip.GzipFile | io.BufferedReader) -> IO[bytes]:
     )
 
 
+@contextmanager
+def unpacked_file(path: Path) -> Iterator[Path]:
+    """What a library opens by its name: the file itself, or a copy of what it unpacks to, gone afterwards."""
+    packed: list[IO[bytes]] = []
+    with tempfile.NamedTemporaryFile(prefix="tuiadvisor-") as copy:
+        with opened(path, packed) as file:
+            is_packed = file is not packed[0]
+            size = 0
+            while is_packed and (piece := file.read(COPIED_BYTES)):
+                size += len(piece)
+                if size > MAX_FILE_BYTES:
+                    raise TuiadvisorError(f"{path} is above {MAX_FILE_BYTES >> 30} GiB unpacked")
+                copy.write(piece)
+        copy.flush()
+        yield Path(copy.name) if is_packed else path
+
+
 def read_whole(path: Path, limit: int = MAX_WHOLE_BYTES) -> bytes:
     """All bytes of a file that must fit in memory; TuiadvisorError above the limit."""
     with opened(path) as file:
@@ -123,6 +143,11 @@ def plain_name(name: str) -> str:
     """In lower case, without what says how it is packed."""
     name = name.lower()
     return next((name.removesuffix(end) for end in PACKED if name.endswith(end)), name)
+
+
+def separator(header: str) -> str:
+    """What stands between the columns of a table, by its first line: comma, tab, semicolon or bar."""
+    return max(SEPARATORS, key=header.count)
 
 
 def rank_in_name(name: str) -> int | None:

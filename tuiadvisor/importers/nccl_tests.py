@@ -79,6 +79,11 @@ def nccl_document(path: Path) -> dict[str, Any]:
             f"{path}: the test counted {run.num_wrong} wrong results: its times mean nothing"
         )
     num_ranks = run.num_ranks
+    if num_ranks == 1:
+        raise TuiadvisorError(
+            f"{path}: the test ran on one rank, which moves nothing between devices; with mpirun build nccl-tests with "
+            "MPI=1, on one node add -g for its devices"
+        )
     _check_all_reduce(path, run, num_ranks)
     seconds = _seconds_per_unit(path, run)
     rows = [

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import MAX_FILE_BYTES, opened
+from tuiadvisor.importers.files import MAX_FILE_BYTES, opened, unpacked_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,13 +112,13 @@ def has_whole_graphs(path: Path) -> bool:
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Read only; nothing that the file defines is run."""
-    with opened(path) as file:
-        if file.read(2) == b"\x1f\x8b" or file.seekable() is False:
-            raise TuiadvisorError(f"{path}: unpack it first: a database is not read through")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise TuiadvisorError(f"{path} is above {MAX_FILE_BYTES >> 30} GiB: profile fewer steps")
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        with (
+            unpacked_file(path) as plain,
+            closing(sqlite3.connect(f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database,
+        ):
             database.text_factory = lambda text: text.decode("utf-8", "replace")
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)
             for pragma in (

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import MAX_FILE_BYTES, opened
+from tuiadvisor.importers.files import MAX_FILE_BYTES, opened, separator, unpacked_file
 from tuiadvisor.metrics.traces.op_graph import KNOWN
 from tuiadvisor.metrics.traces.op_table import OpTable
 
@@ -96,12 +97,13 @@ def _read_parquet(path: Path) -> dict[str, tuple[str, npt.NDArray[Any]]]:
             f"{path} is parquet, which needs pyarrow: pip install 'tuiadvisor[parquet]', or write it as CSV"
         ) from None
     try:
-        file = pq.ParquetFile(path)
-        num_rows = file.metadata.num_rows
-        if num_rows > MAX_ROWS:
-            raise TuiadvisorError(f"{path} has {num_rows} rows, more than {MAX_ROWS}: keep fewer steps")
-        chosen = _chosen(path, file.schema_arrow.names)
-        table = file.read(columns=list(chosen.values()), use_threads=False)
+        with unpacked_file(path) as plain:
+            file = pq.ParquetFile(plain)
+            num_rows = file.metadata.num_rows
+            if num_rows > MAX_ROWS:
+                raise TuiadvisorError(f"{path} has {num_rows} rows, more than {MAX_ROWS}: keep fewer steps")
+            chosen = _chosen(path, file.schema_arrow.names)
+            table = file.read(columns=list(chosen.values()), use_threads=False)
         columns = {}
         for name, source in chosen.items():
             column = table.column(source)
@@ -129,8 +131,10 @@ def _read_parquet(path: Path) -> dict[str, tuple[str, npt.NDArray[Any]]]:
 def _read_csv(path: Path) -> dict[str, tuple[str, npt.NDArray[Any]]]:
     with opened(path) as file:
         lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        rows = csv.reader(_bounded(path, lines))
+        bounded = iter(_bounded(path, lines))
         try:
+            first = next(bounded, "")
+            rows = csv.reader(chain([first], bounded), delimiter=separator(first))
             header = [name.strip() for name in next(rows, [])]
             chosen = _chosen(path, header)
             places = {name: header.index(source) for name, source in chosen.items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import read_whole
+from tuiadvisor.importers.files import read_whole, separator
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,7 @@ TIMES: Final = (
     "train_step_timing in s",
     "step_time",
 )  # as Lightning's loggers have it from NeMo and others
+NO_TIME: Final = ("", "nan")  # as rows of a validation have it
 SAMPLES: Final = "samples_seen"
 WALL: Final = "wall_ms"
 LABELS: Final = ("step", SAMPLES)
@@ -49,7 +50,7 @@ def read_step_log(path: Path) -> StepLog:
     """The log's columns. TuiadvisorError on a missing column or a cell that is no positive number."""
     try:
         text = read_whole(path, MAX_BYTES).decode("utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text)))
+        rows = list(csv.DictReader(io.StringIO(text), delimiter=separator(text.partition("\n")[0])))
     except (csv.Error, UnicodeDecodeError) as error:
         raise TuiadvisorError(f"{path}: no readable CSV ({error}); write it as UTF-8 with a header") from None
     name = next((one for one in TIMES if rows and one in rows[0]), None)
@@ -57,8 +58,10 @@ def read_step_log(path: Path) -> StepLog:
         raise TuiadvisorError(
             f"{path}: no column {TIME}: write each step's duration in seconds under that name"
         )
-    if name != TIME:  # rows of a validation have no time of a step
-        rows = [row for row in rows if row[name]]
+    if name != TIME:
+        rows = [row for row in rows if (row[name] or "").strip().lower() not in NO_TIME]
+        if not rows:
+            raise TuiadvisorError(f"{path}: no row has a time under {name}")
     label_name = next((name for name in LABELS if name in rows[0]), "row")
     step_s = np.array([_positive(path, name, number, row[name]) for number, row in enumerate(rows, 2)])
     if label_name == "row":
