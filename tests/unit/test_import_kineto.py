@@ -481,7 +481,8 @@ def test_calls_dropped_on_one_rank_are_matched_by_their_ends(tmp_path: Path) -> 
 def test_two_files_of_one_rank_are_not_compared(tmp_path: Path) -> None:
     """Both are shown, neither is believed to be the rank."""
     folder = job(tmp_path, 2, [0, 0, 0, 0])
-    (folder / "again.json.gz").write_bytes((folder / "rank2.json.gz").read_bytes())
+    events = json.loads(gzip.decompress((folder / "rank2.json.gz").read_bytes()))["traceEvents"]
+    trace(folder / "again.json.gz", events[: len(events) // 2], 2, 4)
     document = kineto_document(folder)
     assert "rank 2 has 2 files: not compared with other ranks" in document["losses"]
     assert [] == document["stragglers"]["ranks"]
@@ -986,3 +987,16 @@ def test_a_kernel_without_a_namespace_keeps_its_name(tmp_path: Path) -> None:
     assert {"multimem_all_reduce_kernel<c10::BFloat16, 16>": 1} == document["per_rank"][0][
         "guessed_communication"
     ]
+
+
+def test_a_copy_beside_its_file_is_left_out_and_the_late_rank_named(tmp_path: Path) -> None:
+    """Packed otherwise and called otherwise, it is the same trace; another one of the rank is not."""
+    job(tmp_path, 2, [0, 3, -7, 11])
+    copy = tmp_path / "again-rank2.json.zst"
+    copy.write_bytes(zstandard.compress(gzip.decompress((tmp_path / "rank2.json.gz").read_bytes())))
+    document = kineto_document(tmp_path)
+    assert ([2], [0, 1, 2, 3]) == (
+        [row["rank"] for row in document["stragglers"]["ranks"]],
+        [row["rank"] for row in document["per_rank"]],
+    )
+    assert ["rank2.json.gz: holds the same events as again-rank2.json.zst, left out"] == document["losses"]

@@ -66,7 +66,7 @@ def read_kineto(
     if not traces:
         more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
         raise TuiadvisorError(f"no readable trace in {folder}: {losses[0]}{more}")
-    traces = _as_named(_numbered_in_one_export(traces))
+    traces = _as_named(_numbered_in_one_export(_without_copies(traces, losses)))
     traces.sort(key=lambda trace: (trace.rank is None, trace.rank, trace.file))
     return TraceFolder(tuple(traces), tuple(losses))
 
@@ -139,6 +139,19 @@ def _part(source: TraceFile | NsysProcess, name: str, columns: TraceColumns) -> 
     """What was read of a file so far; its rank is what stands before its events, or in its name."""
     rank, _, world = about(source.rest, name)
     return FilePart(rank, world or None, columns.steps, columns.num_events, source.position())
+
+
+def _without_copies(traces: list[RankTrace], losses: list[str]) -> list[RankTrace]:
+    """One of those that hold the same events of the same rank, as a copy beside its file does."""
+    first: dict[tuple[int | None, bytes], RankTrace] = {}
+    kept = []
+    for trace in traces:
+        same = first.setdefault((trace.rank, trace.digest), trace)
+        if same is trace or not trace.digest or same.num_events != trace.num_events:
+            kept.append(trace)
+        else:
+            losses.append(f"{trace.file}: holds the same events as {same.file}, left out")
+    return kept
 
 
 def _numbered_in_one_export(traces: list[RankTrace]) -> list[RankTrace]:

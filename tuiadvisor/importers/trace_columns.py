@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -256,6 +257,7 @@ class TraceColumns:
             num_marks_dropped=self.num_marks_dropped,
             num_halves_lost=self.halves.num_lost,
             is_open=source.is_open,
+            digest=self._digest(),
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
@@ -272,6 +274,15 @@ class TraceColumns:
         """Any: whether the trace counts from 1970 shows in each."""
         held = [column[0] for column in (self.begin, self.host_begin) if column]
         return next(iter([*held, *(begin for _, begin, _ in self.steps)]), None)
+
+    def _digest(self) -> bytes:
+        """Of what tells one trace from another, however its file is packed or called; empty of nothing."""
+        if not (self.begin or self.steps or self.host_begin):
+            return b""
+        seen = blake2b(repr(self.steps).encode(), digest_size=16)
+        for column in (self.begin, self.end, self.kind, self.launched, self.host_begin, self.host_end):
+            seen.update(column)
+        return seen.digest()
 
     def _of_several(
         self, file: str, source: TraceFile | NsysProcess, events: GpuEvents, num_processes: int, world: int

@@ -71,6 +71,7 @@ def traced_job(
             held[trace.file] = found
 
     looked = look_at(path, measured, keep, progress)
+    held = {trace.file: held[trace.file] for trace in looked.folder.traces if trace.file in held}
     counts = Counter(one.rank for one in held.values())
     ranks = tuple(one for one in held.values() if counts[one.rank] == 1)
     if not held:
