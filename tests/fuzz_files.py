@@ -9,7 +9,7 @@ import gzip
 import io
 import json
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import scaling_tables as scaling
@@ -27,6 +27,8 @@ from tuiadvisor.app.preferences_file import read as read_preferences
 from tuiadvisor.importers.chakra import chakra_document, chakra_summary
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kineto import read_trace
+from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.importers.memory_timeline import memory_document, memory_summary
 from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
 from tuiadvisor.importers.steplog import steplog_document, steplog_summary
 from tuiadvisor.preferences import Preferences, toml
@@ -171,6 +173,30 @@ def file_targets(folder: Path) -> list[Target]:
             ),
         ),
         Target(
+            "chakra, linked",
+            [chakra.linked(*chakra.ROWS)],
+            damaged,
+            from_file(_own(folder / "linked") / "0.et", lambda path: chakra_summary(chakra_document(path))),
+        ),
+        Target(
+            "memory, raw",
+            [b"[[-1,1,1000,0],[2000000000,2,500,4],[2500000000,3,-500,4],[2500000000,3,500,5]]"],
+            hurt_json,
+            from_file(folder / "memory.raw.json", lambda path: memory_summary(memory_document(path))),
+        ),
+        Target(
+            "kineto, begins and ends",
+            [json.dumps({"traceEvents": halves}).encode() for halves in _halves()],
+            hurt_json,
+            from_file(folder / "rank4.json", lambda path: kineto_summary(kineto_document(path))),
+        ),
+        Target(
+            "kineto, wide",
+            [gzip.decompress(trace).decode().encode("utf-16")],
+            damaged,
+            from_file(folder / "rank5.json", read_trace),
+        ),
+        Target(
             "mllog",
             [steplogs.mlperf(folder, tracked=tracked).read_bytes() for tracked in (True, False)],
             damaged,
@@ -179,6 +205,16 @@ def file_targets(folder: Path) -> list[Target]:
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),
     ]
+
+
+def _halves() -> list[list[dict[str, Any]]]:
+    """Ranges within each other on two threads; in order, and with the ends first."""
+    begins = [
+        {"ph": "B", "cat": "kernel", "name": "gemm", "pid": 0, "tid": tid, "ts": ts}
+        for tid, ts in ((7, 0), (7, 4), (9, 2))
+    ]
+    ends = [{"ph": "E", "pid": 0, "tid": tid, "ts": ts} for tid, ts in ((7, 6), (7, 11), (9, 12.5))]
+    return [begins + ends, ends + begins]
 
 
 def _own(folder: Path) -> Path:

@@ -6,6 +6,7 @@ torch write both.
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -175,3 +176,93 @@ def test_another_document_with_that_version_is_none(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"schema": "1.0.1", "results": [{"nodes": []}]}')
     with pytest.raises(TuiadvisorError, match="no execution trace in it"):
         chakra_document(tmp_path)
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def field(number: int, value: int | str | bytes) -> bytes:
+    """As Protocol Buffers writes it: a number, or bytes with their length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def linked(*rows: tuple[str, int, bool, int], comm_size: int = 4096) -> bytes:
+    """Chakra's .et (schema/protobuf/et_def.proto): metadata, then nodes of name, type, on the host, microseconds."""
+    messages = [field(2, field(1, "schema") + field(29, "1.0.1"))]
+    for number, (name, kind, is_on_host, took) in enumerate(rows, 2):
+        told = {"is_cpu_op": (27, int(is_on_host)), "rf_id": (9, number), "tid": (9, 1)}
+        if kind == 7:
+            told["comm_size"] = (9, comm_size)
+        attributes = [field(10, field(1, key) + field(*value)) for key, value in told.items()]
+        io = field(8, field(1, "[]") + field(2, "[[64]]"))
+        duration = field(7, took) if took else b""
+        messages.append(
+            field(1, number) + field(2, name) + field(3, kind) + field(4, varint(1)) + duration + io
+            + b"".join(attributes)
+        )  # fmt: skip
+    return b"".join(varint(len(message)) + message for message in messages)
+
+
+ROWS = (
+    ("aten::add(0)", 4, True, 30),
+    ("vectorized_add(float)", 4, False, 200),
+    ("aten::add(1)", 4, True, 12),
+    ("aten::add(0)", 4, True, 0),
+    ("c10d::allreduce_(0)", 7, True, 85),
+    ("ncclDevKernel_AllReduce_Sum_f32(int)", 7, False, 900),
+    ("c10d::allreduce_(1)", 7, True, 5),
+)
+
+
+@pytest.mark.parametrize("name", ["chakra.0.et", "rank0.et.gz", "anything"])
+def test_a_linked_trace_has_times_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Parts of an operator are one call; a time that is left out is below a microsecond. By hand."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(linked(*ROWS)) if name.endswith(".gz") else linked(*ROWS))
+    assert 0 == main(["open", str(path), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (1, 7) == (told["source"]["timed"], told["nodes"])
+    assert {"aten::add": (2, 42e-6), "c10d::allreduce_": (1, 90e-6)} == {
+        row["op"]: (row["calls"], pytest.approx(row["own_s"])) for row in told["operators"]
+    }
+    assert [(900e-6, 1), (200e-6, 1)] == [
+        (pytest.approx(row["seconds"]), row["calls"]) for row in told["kernels"]
+    ]
+    (call,) = told["collectives"]
+    assert ("allreduce", 4096, 1, pytest.approx(90e-6)) == tuple(
+        call[key] for key in ("op", "bytes", "calls", "host_s")
+    )
+    assert "aten::add" in chakra_summary(told)
+
+
+def test_a_linked_trace_that_is_cut_or_damaged_is_one_line(tmp_path: Path) -> None:
+    good = linked(*ROWS * 40)
+    path = tmp_path / "a.et"
+    path.write_bytes(good[: len(good) - 7])
+    with pytest.raises(TuiadvisorError, match="truncated"):
+        chakra_document(path)
+    refusals = []
+    for chance in chances(200):
+        path.write_bytes(damaged(good, chance))
+        try:
+            chakra_summary(chakra_document(path))
+        except TuiadvisorError as error:
+            refusals.append(str(error))
+    assert refusals
+    assert not any("\n" in said for said in refusals)
+
+
+def test_a_trace_alone_needs_no_json_beside_it(tmp_path: Path) -> None:
+    """Whatever its name is: it said that the folder has no .json files."""
+    path = tmp_path / "et"
+    path.write_text(json.dumps(execution_trace()))
+    assert 5 == chakra_document(path)["nodes"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers import chakra, nsys
+from tuiadvisor.importers import chakra, chakra_et, nsys
 from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_in_name, separator
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
@@ -43,7 +43,7 @@ WORDS: Final = {
     "fio": "fio's JSON output",
     "metrics": "a metric of each rank",
     "nccl-inspector": "logs of NCCL's Inspector",
-    "chakra": "PyTorch's execution traces",
+    "chakra": "execution traces",
     "deepspeed": "output of DeepSpeed's communication logger",
     "memory": "a memory timeline of torch.profiler",
     "serving": "a metrics page of a serving engine",
@@ -156,6 +156,8 @@ def kind_of(path: Path) -> str | None:
         return EXPORT if any(all(name in footer for name in names) for names in OUR_TABLES) else "ops"
     if head.startswith(nsys.MAGIC):
         return "nsys"
+    if chakra_et.is_et(head):
+        return "chakra"
     if head.startswith(PICKLED):
         raise TuiadvisorError(
             f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "

@@ -1,4 +1,4 @@
-"""`import chakra PATH`: PyTorch's execution traces (Chakra's host part), with times where Kineto's trace lies beside.
+"""`import chakra PATH`: PyTorch's execution traces, with Kineto's times where they lie beside, and linked ones (.et).
 
 In: JSON of torch.profiler.ExecutionTraceObserver ("schema": "1.1.1-chakra…"; nodes with id, name,
 ctrl_deps: the parent, inputs, attrs; before Chakra "1.0.1", with parent, input_shapes and rf_id), and profiler traces
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.chakra_et import EtNode, NoEtError, is_et, nodes_of
 from tuiadvisor.importers.files import listed, opened, read_whole
 from tuiadvisor.importers.jsontext import parsed
 from tuiadvisor.importers.traceevents import TraceFile
@@ -33,6 +35,10 @@ MAX_BESIDE: Final = 64  # other files of the folder that are looked into for tim
 MAX_GROUPS: Final = 4096
 LONGEST_US: Final = 1e12
 SHOWN: Final = 12
+KERNELS_SHOWN: Final = 5
+ET_HEAD_BYTES: Final = 1 << 16
+HOW_LINKED: Final = "write it again with chakra_trace_link and chakra_converter"
+CUT_TIMES: Final = "a linked trace's times are whole microseconds, what lies below is cut off"
 SHAPE_CHARS: Final = 80
 SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"[^"]{0,40}chakra')
 BEFORE: Final = re.compile(rb'"schema"\s*:\s*"1\.0\.\d"[^{}\[\]]{0,400}"nodes"\s*:')  # of torch 1.11 to 2.1
@@ -62,17 +68,21 @@ class _Trace:
     pid: int | None
     nodes: dict[int, _Node] = field(default_factory=dict)
     groups: list[dict[str, Any]] = field(default_factory=list)
+    linked: tuple[EtNode, ...] = ()  # of Chakra's own form, which has times
 
 
 def chakra_document(path: Path) -> dict[str, Any]:
     """All execution traces of a folder. TuiadvisorError where there is none."""
     files = listed(path, (".json", ".et"))
     if path.is_file():  # the profiler's trace lies beside it
-        files = [path, *(one for one in listed(path.parent, (".json",)) if one.name != path.name)]
+        files = [path, *(one for one in _beside(path) if one.name != path.name)]
     traces, others, losses = [], [], []
     for file in files:
         try:
-            if not is_chakra(file):
+            if is_linked(file):
+                if file == path or path.is_dir():
+                    traces.append(_read_linked(file))
+            elif not is_chakra(file):
                 others.append(file)
             elif file == path or path.is_dir():
                 traces.append(_read(file))
@@ -81,13 +91,15 @@ def chakra_document(path: Path) -> dict[str, Any]:
     if not traces:
         raise TuiadvisorError(losses[0] if losses else f"{path}: no execution trace in it; {HOW}")
     times = _times(others[:MAX_BESIDE], {trace.pid for trace in traces if trace.pid is not None})
-    timed = [trace.file for trace in traces if trace.pid in times]
+    timed = [trace.file for trace in traces if trace.pid in times or _has_times(trace)]
+    losses += [f"{trace.file}: {CUT_TIMES}" for trace in traces if _has_times(trace)]
     unknown = [{"metric": "time", "why": NO_TIMES}] if len(timed) < len(traces) else []
     return {
         "schema": 1,
         "source": {"kind": "chakra", "path": str(path), "files": len(traces), "timed": len(timed)},
-        "nodes": sum(len(trace.nodes) for trace in traces),
+        "nodes": sum(len(trace.nodes) + len(trace.linked) for trace in traces),
         "operators": _operators(traces, times),
+        "kernels": _kernels(traces),
         "collectives": _collectives(traces, times),
         "process_groups": [group for trace in traces for group in trace.groups][:MAX_GROUPS],
         "unknown": [*unknown, {"metric": "steps", "why": "an execution trace has no clock of its own"}],
@@ -95,11 +107,41 @@ def chakra_document(path: Path) -> dict[str, Any]:
     }
 
 
+def _beside(path: Path) -> list[Path]:
+    with suppress(TuiadvisorError):  # nothing is there
+        return listed(path.parent, (".json",))
+    return []
+
+
 def is_chakra(path: Path) -> bool:
     """By its schema, which stands at its beginning."""
     with opened(path) as file:
         head = file.read(HEAD_BYTES)
     return SCHEMA.search(head) is not None or BEFORE.search(head) is not None
+
+
+def is_linked(path: Path) -> bool:
+    """Whether it is of Chakra's own form: by its first messages."""
+    with opened(path) as file:
+        return is_et(file.read(ET_HEAD_BYTES))
+
+
+def _read_linked(path: Path) -> _Trace:
+    nodes: list[EtNode] = []
+    try:
+        for node in nodes_of(read_whole(path, MAX_BYTES)):
+            if len(nodes) == MAX_NODES:
+                raise TuiadvisorError(f"{path}: more than {MAX_NODES} nodes; {HOW_LINKED}")
+            nodes.append(node)
+    except NoEtError:
+        raise TuiadvisorError(f"{path}: truncated or damaged execution trace; {HOW_LINKED}") from None
+    if not nodes:
+        raise TuiadvisorError(f"{path}: no node in it; {HOW_LINKED}")
+    return _Trace(path.name, None, linked=tuple(nodes))
+
+
+def _has_times(trace: _Trace) -> bool:
+    return any(node.seconds is not None for node in trace.linked)
 
 
 def _read(path: Path) -> _Trace:
@@ -244,11 +286,35 @@ def _operators(traces: list[_Trace], times: dict[int | None, dict[int, float]]) 
                 calls[node.name, node.shape] += 1
                 if key in own:
                     seconds[node.name, node.shape] = seconds.get((node.name, node.shape), 0.0) + own[key]
+        for one in trace.linked:
+            if one.is_on_host and "::" in one.name:
+                calls[one.name, ""] += one.is_first
+                if _has_times(trace):
+                    seconds[one.name, ""] = seconds.get((one.name, ""), 0.0) + (one.seconds or 0.0)
     rows = [
         {"op": op, "shape": shape, "calls": count, "own_s": seconds.get((op, shape))}
         for (op, shape), count in calls.items()
     ]
     return sorted(rows, key=lambda row: (-(row["own_s"] or 0.0), -int(row["calls"] or 0), str(row["op"])))
+
+
+def _kernels(traces: list[_Trace]) -> list[dict[str, Any]]:
+    """What ran on the device, by name; only linked traces have it."""
+    calls: dict[str, int] = defaultdict(int)
+    seconds: dict[str, float] = defaultdict(float)
+    timed: set[str] = set()
+    for trace in traces:
+        has_times = _has_times(trace)
+        for node in trace.linked:
+            if not node.is_on_host:
+                calls[node.name] += 1
+                seconds[node.name] += node.seconds or 0.0
+                timed |= {node.name} if has_times else set()
+    rows = [
+        {"name": name, "calls": count, "seconds": seconds[name] if name in timed else None}
+        for name, count in calls.items()
+    ]
+    return sorted(rows, key=lambda row: (-float(row["seconds"] or 0.0), str(row["name"])))
 
 
 def _collectives(traces: list[_Trace], times: dict[int | None, dict[int, float]]) -> list[dict[str, Any]]:
@@ -258,6 +324,8 @@ def _collectives(traces: list[_Trace], times: dict[int | None, dict[int, float]]
         for node in trace.nodes.values():
             if call := COLLECTIVE.match(node.name):
                 found[call[1].strip("_"), node.num_bytes].append(mine.get(node.rf_id))
+        for (op, num_bytes), took in _linked_collectives(trace).items():
+            found[op, num_bytes] += took
     rows = []
     for (op, num_bytes), took in found.items():
         known = [each for each in took if each is not None]
@@ -265,6 +333,22 @@ def _collectives(traces: list[_Trace], times: dict[int | None, dict[int, float]]
             {"op": op, "bytes": num_bytes, "calls": len(took), "host_s": sum(known) if known else None}
         )
     return sorted(rows, key=lambda row: (-int(row["bytes"] or 0), str(row["op"])))
+
+
+def _linked_collectives(trace: _Trace) -> dict[tuple[str, int | None], list[float | None]]:
+    """Of each call the host's own time: the parts of an operator follow each other, and belong to its first."""
+    found: dict[tuple[str, int | None], list[float | None]] = defaultdict(list)
+    has_times = _has_times(trace)
+    for node in trace.linked:
+        call = COLLECTIVE.match(node.name) if node.is_on_host else None
+        if call is None:
+            continue
+        took = found[call[1].strip("_"), node.num_bytes]
+        if node.is_first or not took:
+            took.append(0.0 if has_times else None)
+        if has_times:
+            took[-1] = (took[-1] or 0.0) + (node.seconds or 0.0)
+    return found
 
 
 def chakra_summary(document: dict[str, Any]) -> str:
@@ -278,6 +362,9 @@ def chakra_summary(document: dict[str, Any]) -> str:
     for row in document["operators"][:SHOWN]:
         took = "unknown" if row["own_s"] is None else f"{1e3 * row['own_s']:.3f}"
         lines.append(f"{took:>10} {row['calls']:>8,}  {row['op']} {row['shape']}".rstrip())
+    for row in document["kernels"][:KERNELS_SHOWN]:
+        took = "unknown" if row["seconds"] is None else f"{1e3 * row['seconds']:.3f}"
+        lines.append(f"{took:>10} {row['calls']:>8,}  on the device: {row['name'][:SHAPE_CHARS]}")
     for row in document["collectives"][:SHOWN]:
         size = "unknown bytes" if row["bytes"] is None else f"{row['bytes']:,} bytes"
         lines.append(f"collective {row['op']}, {size}: {row['calls']:,} calls")
