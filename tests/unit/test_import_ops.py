@@ -9,6 +9,7 @@ import importlib
 import io
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from tuiadvisor.cli.recognizing import kind_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.opsreport import ops_document, ops_summary
+from tuiadvisor.metrics.traces import op_what_if
 from tuiadvisor.metrics.traces.op_clock import on_one_clock
 from tuiadvisor.metrics.traces.op_table import Op, OpGrid, grid
 from tuiadvisor.metrics.traces.op_verdict import causes
@@ -500,3 +502,40 @@ def test_a_packed_parquet_table_is_the_one_in_it(tmp_path: Path) -> None:
     for name, pack in (("ops.parquet.gz", gzip.compress), ("ops.parquet.zst", zstandard.compress)):
         (tmp_path / name).write_bytes(pack((tmp_path / "ops.parquet").read_bytes()))
         assert repr(analysed(tmp_path / "ops.parquet")) == repr(analysed(tmp_path / name))
+
+
+def test_one_step_whose_times_do_not_fit_together_costs_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first step on rank 0 has a computation that ends after what it sends: the order is another step's."""
+    rows = pipeline(range(4))
+    for one in rows:
+        if (one["step"], one["dp_rank"], one["optype"]) == (0, 0, "forward-compute"):
+            one["dur_s"] = 40 * float(str(one["dur_s"]))
+    path = written(tmp_path / "ops.csv", rows)
+    assert 1 < analysed(path).S
+    monkeypatch.setattr(op_what_if, "MAX_TEMPLATES", 0)
+    with pytest.raises(TuiadvisorError, match="forward-send"):
+        analysed(path)
+
+
+def test_of_one_data_parallel_rank_a_slow_stage_is_no_slow_worker(result: OpWhatIf) -> None:
+    """A device that is slow and a stage with more work look alike: the stage is named, and why no rank is."""
+    assert ["worker"] == [cause.kind for cause in causes(result)]
+    (cause,) = causes(replace(result, S_dp={1: result.S}))
+    assert ("spread", ()) == (cause.kind, cause.ranks)
+    assert cause.words.startswith("stage 0 (rank 2) is slower than the others")
+
+
+@needs_data
+@pytest.mark.parametrize("lost", [0, 7])
+def test_a_public_trace_without_one_worker_blames_no_other(tmp_path: Path, lost: int) -> None:
+    """Both workers of its last stage are as slow as each other; with one of them lost the other was named."""
+    source = SHARED / "stragglers_per_op" / "trace-ST.csv.gz"
+    lines = gzip.decompress(source.read_bytes()).decode().splitlines()
+    at = lines[0].split(",").index("rank")
+    kept = [line for line in lines if line.split(",")[at] != str(lost)]
+    (tmp_path / "ops.csv").write_text("\n".join(kept))
+    document = ops_document(tmp_path / "ops.csv")
+    assert [] == document["stragglers"]["ranks"]
+    assert any("stage 3" in cause["words"] or cause["kind"] == "last_stage" for cause in document["causes"])

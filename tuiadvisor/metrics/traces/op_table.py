@@ -79,7 +79,8 @@ def grid(table: OpTable) -> OpGrid:
     cells, first = np.unique(cell[order], return_index=True)
     rows_of = np.split(order, first[1:])
     signatures = [key[rows].tobytes() for rows in rows_of]
-    common = Counter(signatures).most_common(1)[0][0]
+    # Of as many with a stage as without it those are whole that have it.
+    common = max(Counter(signatures).items(), key=lambda item: (item[1], len(item[0])))[0]
     rows = rows_of[signatures.index(common)]
     if np.any(np.diff(key[rows]) == 0):
         raise TuiadvisorError(_twice(table, rows, key))

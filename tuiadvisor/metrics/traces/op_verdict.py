@@ -41,7 +41,7 @@ def causes(result: OpWhatIf) -> tuple[Cause, ...]:
     named = {rank for cause in found if cause.kind == "worker" for rank in cause.ranks}
     slower = [_slower(one, result) for one in result.slower if one.rank not in named and _costs(one, result)]
     if not found and result.S > STRAGGLING:
-        return (*slower, Cause("spread", None, (), _spread(result)))
+        return (*slower, Cause("spread", None, (), _alone(result) or _spread(result)))
     return (*found, *slower)
 
 
@@ -61,9 +61,7 @@ def _slower(one: Slower, result: OpWhatIf) -> Cause:
 def _of_half(result: OpWhatIf) -> list[Cause]:
     """Those that explain half of the slowdown."""
     found = []
-    shares = (result.M_W, result.M_W_compute)
-    # Long communication may be a wait for a rank that nobody recorded: only computation names a worker.
-    if all(share is not None and share >= NAMES_A_CAUSE for share in shares):
+    if _is_of_workers(result) and len(result.S_dp) > 1:
         ranks = result.fixed_workers
         who = (
             "rank " + ", ".join(map(str, ranks)) if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))
@@ -86,6 +84,23 @@ def _of_half(result: OpWhatIf) -> list[Cause]:
         found.append(Cause("sequence_length", result.M_L, (), words))
     found.sort(key=lambda cause: -(cause.share or 0.0))
     return found
+
+
+def _is_of_workers(result: OpWhatIf) -> bool:
+    """Long communication may be a wait for a rank that nobody recorded: only computation names a worker."""
+    return all(share is not None and share >= NAMES_A_CAUSE for share in (result.M_W, result.M_W_compute))
+
+
+def _alone(result: OpWhatIf) -> str:
+    """Without a second data-parallel rank a slow worker and a stage with more work look alike; "" elsewhere."""
+    if len(result.S_dp) > 1 or not _is_of_workers(result):
+        return ""
+    ranks = result.fixed_workers
+    stages = sorted({worker.stage for worker in result.S_w if worker.rank in ranks})
+    return (
+        f"stage {', '.join(map(str, stages))} (rank {', '.join(map(str, ranks))}) is slower than the others: by its "
+        "device or by its share of the model, which one data-parallel rank alone does not tell; record another"
+    )
 
 
 def _spread(result: OpWhatIf) -> str:

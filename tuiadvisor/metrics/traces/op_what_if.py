@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.metrics.traces import op_graph
 from tuiadvisor.metrics.traces.slow_workers import slow_workers
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.traces.op_table import OpGrid
 
 CLOCK_ERROR_S: Final = 1e-2  # a transfer that ends this long before its last start: clocks disagree, count 0
+MAX_TEMPLATES: Final = 8  # steps and ranks that are tried for the order of operations
 LEAST_EXCESS: Final = 1e-6  # of the ideal step: below that, no share of the slowdown is defined
 SHOWN_AS: Final = {
     "forward-send": "forward-pp-comm",
@@ -82,9 +84,20 @@ class OpWhatIf:
 
 def what_if(grid: OpGrid) -> OpWhatIf:
     """Re-simulate the grid. TuiadvisorError when its operations do not form a training step."""
-    start, dur = grid.start_NC[:, grid.template], grid.dur_NC[:, grid.template]
-    graph = op_graph.build(grid.ops, start, start + dur)
-    return _Study(grid, graph).result()
+    return _Study(grid, _graph(grid)).result()
+
+
+def _graph(grid: OpGrid) -> OpGraph:
+    """By the times of one step on one data-parallel rank, the first that fits together: one may have a wrong time."""
+    others = np.linspace(0, grid.step_C.size - 1, min(MAX_TEMPLATES, grid.step_C.size)).astype(int)
+    refused: TuiadvisorError | None = None
+    for cell in dict.fromkeys((grid.template, *others.tolist())):
+        start = grid.start_NC[:, cell]
+        try:
+            return op_graph.build(grid.ops, start, start + grid.dur_NC[:, cell])
+        except TuiadvisorError as error:
+            refused = refused or error
+    raise refused or TuiadvisorError("no step in the table: record at least one whole step")
 
 
 class _Study:
