@@ -89,8 +89,8 @@ def test_who_comes_last_is_whose_calls_are_short(tmp_path: Path) -> None:
     ("late", "absent", "more", "says"),
     [
         (None, (), {}, "nobody waits for long"),
-        (2, (2,), {}, "no log of ranks 2:"),
-        (2, (0,), {}, "no log of ranks 0:"),
+        (2, (2,), {}, "no log of rank 2:"),
+        (2, (0,), {}, "no log of rank 0:"),
         (2, (), {"source": "collective_cpu"}, "times are the host's"),
         (2, (), {"coll": "Broadcast"}, "only 0 collectives"),
     ],

@@ -67,7 +67,9 @@ def _waiting(wait: Waiting) -> dict[str, Any]:
 def _unknown(folder: DumpFolder, found: Hang) -> list[dict[str, str]]:
     unknown = []
     if folder.missing_ranks:
-        why = f"no usable dump of {len(folder.missing_ranks)} ranks: {named(folder.missing_ranks)}"
+        num = len(folder.missing_ranks)
+        who = f"{num} ranks: {named(folder.missing_ranks)}" if num > 1 else f"rank {folder.missing_ranks[0]}"
+        why = f"no usable dump of {who}"
         unknown.append({"metric": "progress", "why": why})
     if found.waits and not found.missing:
         unknown.append({"metric": "missing ranks", "why": found.because})

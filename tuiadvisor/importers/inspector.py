@@ -74,7 +74,10 @@ def inspector_document(path: Path) -> dict[str, Any]:
     because = (
         found.because if is_kernel else "times are the host's, which begin when a call is made: not compared"
     )
-    because = f"no log of ranks {named(missing)}: nobody is named in their place" if missing else because
+    lost = f"no log of rank{'s' * (len(missing) > 1)} {named(missing)}"
+    because = (
+        f"{lost}: nobody is named in {'their' if len(missing) > 1 else 'its'} place" if missing else because
+    )
     if culprit is not None:
         share = found.share or 0.0
         because = f"rank {ranks[culprit]} comes last: it makes the others wait {100 * share:.0f} % of all their waits"
@@ -102,7 +105,7 @@ def inspector_document(path: Path) -> dict[str, Any]:
         "unknown": [
             {"metric": "steps", "why": "the Inspector logs calls, not steps"},
             {"metric": "overlap", "why": "when a call began is not logged"},
-            *([{"metric": "late rank", "why": f"no log of ranks {named(missing)}"}] if missing else []),
+            *([{"metric": "late rank", "why": lost}] if missing else []),
         ],
         "losses": _losses(log, num_apart),
     }
