@@ -428,3 +428,17 @@ def test_a_table_of_lightning_with_nan_and_other_separators(tmp_path: Path, betw
     path.write_text("\n".join(rows).replace(",", between))
     found = steplog_document(path)
     assert (10, 0.29) == (found["window"]["steps"], pytest.approx(found["step"]["max_s"]))
+
+
+def test_a_run_without_a_last_iteration_is_read(tmp_path: Path) -> None:
+    """Megatron-LM prints "/infinity" where a number of steps was not set."""
+    path = tmp_path / "train.log"
+    lines = [
+        MEGATRON.format(step, step, 256 * step, 500.0).replace("     500 |", "infinity |")
+        for step in range(9)
+    ]
+    path.write_text("\n".join(lines))
+    assert (9, 0.5) == (
+        (found := steplog_document(path))["window"]["steps"],
+        found["step"]["median_s"],
+    )
