@@ -15,7 +15,8 @@ from test_import_recording import imported
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS
-from tuiadvisor.importers.steplog import steplog_document, steplog_run
+from tuiadvisor.importers.imported import NoStepsError
+from tuiadvisor.importers.steplog import steplog_document, steplog_run, steplog_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -442,3 +443,68 @@ def test_a_run_without_a_last_iteration_is_read(tmp_path: Path) -> None:
         (found := steplog_document(path))["window"]["steps"],
         found["step"]["median_s"],
     )
+
+
+def epochs(
+    path: Path, *, samples: int = 160, throughput: float | None = None, step_num: bool = False
+) -> Path:
+    """Three epochs of ten steps of 2 s of 16 samples, an evaluation of 5 s behind each, one within the last."""
+    lines = [mllog("submission_benchmark", 1, "resnet"), mllog("global_batch_size", 1, 16)]
+    lines += [mllog("train_samples", 1, samples), mllog("run_start", 1_000)]
+    at = 1_000
+    for epoch in range(3):
+        lines.append(mllog("epoch_start", at, epoch_num=epoch))
+        for step in range(10):
+            at += 2_000
+            if step_num and step % 5 == 4:
+                lines.append(mllog("train_loss", at, 2.5, epoch_num=epoch, step_num=10 * epoch + step + 1))
+            if (epoch, step) == (2, 4):
+                lines += [mllog("eval_start", at), mllog("eval_stop", at + 5_000)]
+                at += 5_000
+        lines.append(mllog("epoch_stop", at, epoch_num=epoch))
+        if throughput is not None:
+            lines.append(mllog("tracked_stats", at, {"throughput": throughput}, step=epoch))
+        if epoch < 2:
+            lines += [mllog("eval_start", at), mllog("eval_stop", at + 5_000)]
+            at += 5_000
+    lines.append(mllog("run_stop", at + 0.25, status="success"))  # type: ignore[arg-type]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("throughput", [None, 8.0, 8.3])
+def test_an_epoch_is_its_steps(tmp_path: Path, throughput: float | None) -> None:
+    """By train_samples / global_batch_size; of one with an evaluation within it nothing is told."""
+    told = steplog_document(epochs(tmp_path / "result_0.txt", throughput=throughput))
+    assert (2, 10, 20) == tuple(told["window"][key] for key in ("steps", "first_step", "last_step"))
+    assert (75.00025, 15.0, 3) == (
+        pytest.approx(told["mlperf"]["run_s"], abs=1e-3),
+        told["mlperf"]["eval_s"],
+        told["mlperf"]["evaluations"],
+    )
+    run = steplog_run(tmp_path / "result_0.txt")[1]
+    at = STEP_COLUMNS.index("begin_ns"), STEP_COLUMNS.index("end_ns")
+    assert [2.0, 2.0] == [(row[at[1]] - row[at[0]]) / 1e9 for row in run.ranks[0].steps]
+    assert any("train_samples / global_batch_size" in loss for loss in told["losses"])
+
+
+def test_points_that_tell_their_step_give_the_mean_between_them(tmp_path: Path) -> None:
+    """None across an evaluation."""
+    told = steplog_document(epochs(tmp_path / "result_0.txt", step_num=True))
+    assert (2, 10, 20) == tuple(told["window"][key] for key in ("steps", "first_step", "last_step"))
+    run = steplog_run(tmp_path / "result_0.txt")[1]
+    at = STEP_COLUMNS.index("begin_ns"), STEP_COLUMNS.index("end_ns")
+    assert [2.0, 2.0] == [(row[at[1]] - row[at[0]]) / 1e9 for row in run.ranks[0].steps]
+
+
+def test_epochs_that_contradict_the_throughput_tell_no_step(tmp_path: Path) -> None:
+    """A public log of SSD counts batches as train_samples: its steps of 0.14 s would be of 46 s."""
+    path = epochs(tmp_path / "result_0.txt", samples=10, throughput=8.0)
+    told = steplog_document(path)
+    assert (0, None) == (told["window"]["steps"], told["step"]["median_s"])
+    assert 75.0 == pytest.approx(told["mlperf"]["run_s"], abs=1e-2)
+    assert ["steps"] == [one["metric"] for one in told["unknown"]]
+    assert "no step" in steplog_summary(told)
+    with pytest.raises(NoStepsError) as refused:
+        steplog_run(path)
+    assert told == refused.value.document

@@ -16,7 +16,7 @@ import numpy as np
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
 from tuiadvisor.importers.files import opened, plain_name
-from tuiadvisor.importers.imported import ImportedRank, ImportedRun, Reading
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError, Reading
 from tuiadvisor.importers.mllog import INTERVALS, MllogRun, read_mllog
 from tuiadvisor.importers.step_logs import StepLog, read_step_log, without_evaluations
 from tuiadvisor.importers.textlogs import LoggedLine, read_lines
@@ -68,7 +68,10 @@ def steplog_document(path: Path) -> dict[str, Any]:
 def steplog_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
     """(the import's document, the run)."""
     log = _read(path, progress)
-    return _document(path, log), ImportedRun(
+    document = _document(path, log)
+    if not log.seconds:
+        raise NoStepsError(f"{path}: {NO_LENGTHS}", document)
+    return document, ImportedRun(
         kind="steplog",
         source=path.name or str(path),
         words=log.words,
@@ -78,6 +81,12 @@ def steplog_run(path: Path, progress: Progress | None = None) -> tuple[dict[str,
         because="a step log does not tell who arrives last",
         notes=log.notes,
     )
+
+
+NO_LENGTHS: Final = (
+    "no step's length in it: MLPerf's log tells one by tracked_stats with train_step_time, or by global_batch_size "
+    "and samples_count, step_num or train_samples"
+)
 
 
 def _read(path: Path, progress: Progress | None) -> _Log:
@@ -107,13 +116,12 @@ def _of_lines(words: str, lines: list[LoggedLine]) -> _Log:
 
 
 def _mlperf(path: Path, run: MllogRun) -> _Log:
-    if not run.lines:
-        raise TuiadvisorError(
-            f"{path}: no step's length in it: MLPerf's log tells one by tracked_stats with train_step_time, or by "
-            "global_batch_size and samples_count"
-        )
+    if not run.lines and not run.tells_anything:
+        raise TuiadvisorError(f"{path}: {NO_LENGTHS}")
     log = _of_lines("a result log of MLPerf", run.lines)
-    notes = list(log.notes)
+    notes = list(log.notes) if run.lines else []
+    if run.is_of_epochs:
+        notes.append("lengths are an epoch's time over train_samples / global_batch_size")
     if run.is_of_points and MEANS not in notes:
         notes.append("lengths are the time between two points of the log")
     if run.num_bad:
@@ -271,13 +279,17 @@ def _in_order(steps: list[LoggedStep]) -> list[LoggedStep]:
 
 def _document(path: Path, log: _Log) -> dict[str, Any]:
     numbers = sorted(log.seconds)
-    found = slow_steps(np.array([log.seconds[number] for number in numbers]))
+    found = slow_steps(np.array([log.seconds[number] for number in numbers])) if numbers else None
     few = f"{len(numbers)} steps, {MIN_STEPS} are needed"
     return {
         "schema": 1,
         "source": {"kind": "steplog", "path": str(path), "words": log.words},
         "run": {"num_ranks": len(log.ranks), "ranks": [rank for rank, _, _ in log.ranks]},
-        "window": {"steps": len(numbers), "first_step": numbers[0], "last_step": numbers[-1]},
+        "window": {
+            "steps": len(numbers),
+            "first_step": numbers[0] if numbers else None,
+            "last_step": numbers[-1] if numbers else None,
+        },
         "step": {
             "median_s": found and found.median_s,
             "p95_s": found and found.p95_s,
@@ -287,7 +299,9 @@ def _document(path: Path, log: _Log) -> dict[str, Any]:
             "slow": [{"step": numbers[at], "seconds": took} for at, took in found.slow] if found else [],
         },
         "mlperf": None if log.mlperf is None else _mlperf_document(log.mlperf),
-        "unknown": [] if found else [{"metric": "slow steps", "why": few}],
+        "unknown": []
+        if found
+        else [{"metric": "slow steps", "why": few} if numbers else {"metric": "steps", "why": NO_LENGTHS}],
         "losses": list(log.notes),
     }
 
@@ -314,7 +328,11 @@ def _mlperf_words(found: dict[str, Any]) -> str:
 def steplog_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     window, step = document["window"], document["step"]
-    steps = f"{window['steps']} steps ({window['first_step']} to {window['last_step']})"
+    steps = (
+        f"{window['steps']} steps ({window['first_step']} to {window['last_step']})"
+        if window["steps"]
+        else "no step"
+    )
     lines = [f"{document['source']['path']}: {document['source']['words']}, {steps}"]
     if step["median_s"] is not None:
         lines.append(
