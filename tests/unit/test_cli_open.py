@@ -309,3 +309,33 @@ def test_what_we_exported_ourselves_is_named_and_not_taken_for_anothers(
     code, out, _ = said(capsys, str(tmp_path), "--json")
     (item,) = [item for item in json.loads(out)["items"] if item["kind"] == "export"]
     assert (len(files), []) == (item["files"], item["command"])
+
+
+DEEP = (
+    ("nccl-tests", NCCL),
+    ("steplog", '0: :::MLLOG {"key": "run_start", "time_ms": 5}\n'),
+    ("deepspeed", "Comm. Op            Message Size        Count               Total Latency(ms)\n"),
+)
+
+
+@pytest.mark.parametrize(("kind", "printed"), DEEP)
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_what_a_log_holds_behind_a_long_beginning_is_recognised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, printed: str, in_folder: bool
+) -> None:
+    """NCCL's own lines and a launcher's fill more than the bytes that are looked at first."""
+    path = tmp_path / "slurm-17.out"
+    path.write_text("node01:42:42 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7\n" * 30_000 + printed)
+    _, _, err = said(capsys, "open", str(tmp_path if in_folder else path))
+    assert f"as: tuiadvisor import {kind} " in err
+
+
+def test_a_long_text_and_a_long_binary_of_nothing_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("nothing of interest\n" * 100_000)
+    (tmp_path / "b.bin").write_bytes(b"\1\0" * 100_000)
+    for path in tmp_path.iterdir():
+        code, _, err = said(capsys, "open", str(path))
+        assert 2 == code
+        assert "not recognised" in err

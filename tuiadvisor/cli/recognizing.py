@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
@@ -22,6 +21,7 @@ from tuiadvisor.shellword import shell_word
 from tuiadvisor.stream.recording import FILE_MAGIC
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 HEAD_BYTES: Final = 1 << 16
@@ -85,6 +85,16 @@ PRINTED: Final = re.compile(rb"\belapsed time per iteration \(ms\): \d|\btrain_s
 STEP_TIMES: Final = tuple(name.encode() for name in TIMES)
 MLLOG: Final = b":::MLLOG "
 PICKLED: Final = b"\x80"
+# What stands behind more than HEAD_BYTES of other output in logs of trainings.
+FURTHER_ON: Final = (
+    ("deepspeed", COMMS),
+    ("nccl-tests", NCCL),
+    ("steplog", re.compile(PRINTED.pattern + rb"|:::MLLOG ")),
+)
+PIECE_BYTES: Final = 1 << 20
+LOG_BYTES: Final = 64 << 20  # of a log that are looked through
+LONGEST_LINE: Final = 1 << 12
+LOOKED_THROUGH: Final = 16  # files of a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +109,35 @@ class Sniffed:
 def sniff(path: Path) -> Sniffed:
     """What this is. TuiadvisorError: what it is not, and what would be read."""
     if not path.is_dir():
-        kind = kind_of(path)
+        kind = kind_of(path) or _kind_further_on(path)
         if kind is None:
             raise TuiadvisorError(f"{path}: not recognised; {_readable()}")
         if kind == EXPORT:
             raise _refused(path)
         return Sniffed(kind, path, 1)
-    counts: Counter[str] = Counter()
-    last: dict[str, Path] = {}
-    for file in _files(path)[:LOOKED_AT]:
-        try:
-            kind = kind_of(file)
-        except TuiadvisorError:
-            continue  # the import that is chosen says what is wrong with it
-        if kind is not None:
-            counts[kind] += 1
-            last[kind] = file
-    if not counts:
+    last = _by_kind(_files(path)[:LOOKED_AT], kind_of)
+    # What is looked through costs more than a look at its beginning.
+    last = last or _by_kind(_files(path)[:LOOKED_THROUGH], _kind_further_on)
+    if not last:
         raise TuiadvisorError(f"{path}: nothing recognised in this folder; {_readable()}")
-    kind, count = counts.most_common(1)[0]
+    kind, files = max(last.items(), key=lambda item: len(item[1]))
+    count = len(files)
     if kind == EXPORT:
         raise _refused(path)
     if kind in ONE_FILE and count > 1:
-        raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {last[kind].name}")
+        raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {files[-1].name}")
     is_alone = kind in ONE_FILE or (kind == STEP_LOG and count == 1)
-    return Sniffed(kind, last[kind] if is_alone else path, count)
+    return Sniffed(kind, files[-1] if is_alone else path, count)
+
+
+def _by_kind(files: list[Path], kind_of_file: Callable[[Path], str | None]) -> dict[str, list[Path]]:
+    """The files of each kind, kinds in the order in which they were met."""
+    found: dict[str, list[Path]] = {}
+    for file in files:
+        with suppress(TuiadvisorError):  # the import that is chosen says what is wrong with it
+            if (kind := kind_of_file(file)) is not None:
+                found.setdefault(kind, []).append(file)
+    return found
 
 
 def refuse_ours(path: Path) -> None:
@@ -166,6 +180,25 @@ def kind_of(path: Path) -> str | None:
     # A launcher's "[0] " before each line of a text begins like a list.
     found = _of_json(head) if head.lstrip()[:1] in (b"{", b"[") else None
     return found or _of_text(head)
+
+
+def _kind_further_on(path: Path) -> str | None:
+    """Of a text whose beginning is a program's own output: what a logger or a test printed between it."""
+    try:
+        with opened(path) as file:
+            held, size = b"", 0
+            while (piece := file.read(PIECE_BYTES)) and size < LOG_BYTES:
+                if b"\0" in piece:
+                    return None
+                size += len(piece)
+                text = held + piece
+                for kind, printed in FURTHER_ON:
+                    if printed.search(text):
+                        return kind
+                held = text[-LONGEST_LINE:]
+    except TuiadvisorError:
+        return None  # the beginning was readable; whoever reads it whole says what is wrong
+    return None
 
 
 def are_of_one_job(kind: str, paths: list[Path]) -> bool:
