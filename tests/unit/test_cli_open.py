@@ -339,3 +339,59 @@ def test_a_long_text_and_a_long_binary_of_nothing_are_one_line(
         code, _, err = said(capsys, "open", str(path))
         assert 2 == code
         assert "not recognised" in err
+
+
+def in_folders(flat: Path, into: Path, name: str) -> Path:
+    """Each rank's trace in a folder of its own, all with the same name."""
+    for path in sorted(flat.iterdir()):
+        below = into / name.format(path.name.partition(".")[0].removeprefix("rank"))
+        below.mkdir(parents=True)
+        (below / "trace.json.gz").write_bytes(path.read_bytes())
+    return into
+
+
+@pytest.mark.parametrize("name", ["rank{}", "rank_{}", "worker-rank{}-node0"])
+def test_folders_of_one_rank_each_are_one_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """They were four things to open, and the late rank was not told; figures are those of one folder."""
+    (tmp_path / "flat").mkdir()
+    flat = traced_job(tmp_path / "flat", 2, [0, 3, -7, 11])
+    expected = kineto_document(flat)
+    code, out, _ = said(capsys, "open", str(in_folders(flat, tmp_path / "apart", name)), "--json")
+    told = json.loads(out)
+    assert (0, [2]) == (code, [row["rank"] for row in told["stragglers"]["ranks"]])
+    assert [row["all"] for row in expected["per_rank"]] == [row["all"] for row in told["per_rank"]]
+    assert 4 == len({row["file"] for row in told["per_rank"]})
+
+
+def test_a_recording_of_folders_of_ranks_has_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flat").mkdir()
+    flat = tmp_path / "flat"
+    marked(flat, 2)
+    folder = in_folders(flat, tmp_path / "apart", "rank{}")
+    code, _, err = said(capsys, "import", "kineto", str(folder), "-o", str(tmp_path / "run.tuirec"))
+    assert 0 == code
+    assert "4 ranks, 40 steps" in err
+
+
+def test_folders_of_ranks_that_hold_anything_else_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recordings of ranks are no traces of one job."""
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+        recording(tmp_path / f"rank{rank}" / "run.tuirec", Job(num_steps=60))
+    code, out, _ = said(capsys, "open", str(tmp_path), "--json")
+    assert (0, ["recording", "recording"]) == (code, [item["kind"] for item in json.loads(out)["items"]])
+
+
+def test_the_only_folder_of_a_folder_is_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As torchtitan's profile_traces/iteration_10: it was "nothing recognised in this folder"."""
+    below = tmp_path / "profile_traces" / "iteration_10"
+    below.mkdir(parents=True)
+    traced_job(below, 2, [0, 3, -7, 11])
+    code, out, _ = said(capsys, "open", str(tmp_path / "profile_traces"), "--json")
+    assert (0, [2]) == (code, [row["rank"] for row in json.loads(out)["stragglers"]["ranks"]])

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.cli.recognizing import EXPORT, ONE_FILE, RECORDING, STEP_LOG, WORDS, are_of_one_job, kind_of
+from tuiadvisor.cli.recognizing import (
+    EXPORT,
+    ONE_FILE,
+    RECORDING,
+    STEP_LOG,
+    WORDS,
+    are_of_one_job,
+    holds_ranks,
+    kind_of,
+)
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.files import is_regular, plain_name
 from tuiadvisor.shellword import shell_word
@@ -45,24 +54,34 @@ class FolderEntry:
 class FolderList:
     """Everything, and whether the search ended before all files were looked into."""
 
+    folder: Path
     entries: tuple[FolderEntry, ...]
     is_cut: bool
 
     @property
+    def only(self) -> Path | None:
+        """What opens the one thing that it holds."""
+        return self.entries[0].path if len(self.entries) == 1 else None
+
+    @property
     def is_several(self) -> bool:
-        """More than one thing to open; recordings alone have a list of their own."""
-        return len(self.entries) > 1 and any(entry.kind != RECORDING for entry in self.entries)
+        """More than one thing to open; recordings alone have a list of their own, which one folder's are in."""
+        is_list_of_runs = all(entry.kind == RECORDING for entry in self.entries) and any(
+            entry.path.parent == self.folder for entry in self.entries
+        )
+        return len(self.entries) > 1 and not is_list_of_runs
 
 
 def folder_list(folder: Path) -> FolderList:
     """What lies in it and in the folders in it. TuiadvisorError where it cannot be read."""
     entries: list[FolderEntry] = []
     left = MAX_FILES
-    for where in [folder, *_folders(folder)]:
+    folders = [] if not _files(folder) and holds_ranks(folder) else _folders(folder)
+    for where in [folder, *folders]:
         by_kind: dict[str, list[os.DirEntry[str]]] = {}
         for file in _files(where):
             if left <= 0:
-                return FolderList(tuple(entries), is_cut=True)
+                return FolderList(folder, tuple(entries), is_cut=True)
             left -= 1
             try:
                 kind = kind_of(Path(file.path))
@@ -73,7 +92,7 @@ def folder_list(folder: Path) -> FolderList:
         is_alone = len(by_kind) == 1 and where != folder
         for kind, files in sorted(by_kind.items()):
             entries += _entries(kind, files, where, is_alone=is_alone)
-    return FolderList(tuple(entries), is_cut=False)
+    return FolderList(folder, tuple(entries), is_cut=False)
 
 
 def _entries(

@@ -44,8 +44,11 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(f"{path}: no such file or folder")
     if options.trace is not None:
         return _beside(path, Path(options.trace), options)
-    if path.is_dir() and (held := folder_list(path)).is_several:
-        return _listed(path, held, options)
+    if path.is_dir():
+        held = folder_list(path)
+        if held.is_several:
+            return _listed(path, held, options)
+        path = _further_down(path, held)
     found = sniff(path)
     if not (options.json or options.once) and shows_screens() and found.kind in WITH_STEPS:
         return _shown(found, options)
@@ -55,6 +58,14 @@ def run(options: argparse.Namespace) -> int:
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
     return code
+
+
+def _further_down(folder: Path, held: FolderList) -> Path:
+    """The folder in it that holds all there is, as a profiler's one of a step; itself otherwise."""
+    only = held.only
+    if only is None or folder in (only, only.parent if only.is_file() else None):
+        return folder
+    return only
 
 
 def _beside(recording: Path, trace: Path, options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import chakra, chakra_et, nsys
-from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_in_name, separator
+from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_folders, rank_in_name, separator
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.shellword import shell_word
@@ -31,6 +31,7 @@ ONE_FILE: Final = frozenset(
 )  # whose import takes a single file
 RECORDING: Final = "recording"
 STEP_LOG: Final = "steplog"
+TRACES: Final = "kineto"
 EXPORT: Final = "export"  # ours, for other tools: nothing here reads it
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
@@ -117,7 +118,7 @@ def sniff(path: Path) -> Sniffed:
         return Sniffed(kind, path, 1)
     last = _by_kind(_files(path)[:LOOKED_AT], kind_of)
     # What is looked through costs more than a look at its beginning.
-    last = last or _by_kind(_files(path)[:LOOKED_THROUGH], _kind_further_on)
+    last = last or _by_rank(path) or _by_kind(_files(path)[:LOOKED_THROUGH], _kind_further_on)
     if not last:
         raise TuiadvisorError(f"{path}: nothing recognised in this folder; {_readable()}")
     kind, files = max(last.items(), key=lambda item: len(item[1]))
@@ -128,6 +129,21 @@ def sniff(path: Path) -> Sniffed:
         raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {files[-1].name}")
     is_alone = kind in ONE_FILE or (kind == STEP_LOG and count == 1)
     return Sniffed(kind, files[-1] if is_alone else path, count)
+
+
+def _by_rank(folder: Path) -> dict[str, list[Path]]:
+    """The profiler's traces in folders of one rank each; empty where anything else is in them."""
+    try:
+        files = [file for below in rank_folders(folder) for file in _files(below)][:LOOKED_AT]
+    except OSError:
+        return {}
+    found = _by_kind(files, kind_of)
+    return found if set(found) == {TRACES} else {}
+
+
+def holds_ranks(folder: Path) -> bool:
+    """Whether the folders in it hold one job's traces, a rank each."""
+    return bool(_by_rank(folder))
 
 
 def _by_kind(files: list[Path], kind_of_file: Callable[[Path], str | None]) -> dict[str, list[Path]]:

@@ -112,14 +112,18 @@ def read_whole(path: Path, limit: int = MAX_WHOLE_BYTES) -> bytes:
 
 
 def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """The folder's regular files with one of the suffixes, packed or not, by name; a single file stands for itself."""
+    """The folder's regular files with one of the suffixes, packed or not, by name; a single file stands for itself.
+
+    Of a folder without any, those in its folders, where each of these is of a rank.
+    """
     try:
         if folder.is_file():
             return [folder]
-        entries = sorted(entry.path for entry in os.scandir(folder) if is_regular(entry))
+        found = _with_suffix(folder, suffixes)
+        if not found:
+            found = [file for below in rank_folders(folder) for file in _with_suffix(below, suffixes)]
     except OSError as error:
         raise TuiadvisorError(f"cannot open {folder}: {error.strerror}; name a folder of traces") from None
-    found = [Path(path) for path in entries if plain_name(path).endswith(suffixes)]
     if not found:
         raise TuiadvisorError(
             f"{folder} has no {' or '.join(suffixes)} files: name the folder with one file a rank"
@@ -129,6 +133,28 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             f"{folder} has {len(found)} files, more than {MAX_FILES}: import a part of them"
         )
     return found
+
+
+def _with_suffix(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    entries = sorted(entry.path for entry in os.scandir(folder) if is_regular(entry))
+    return [Path(path) for path in entries if plain_name(path).endswith(suffixes)]
+
+
+def rank_folders(folder: Path) -> list[Path]:
+    """Folders in it that are named after ranks, by rank; none where fewer than two are, or two are of one. OSError."""
+    named: dict[int, list[Path]] = {}
+    for entry in os.scandir(folder):
+        rank = rank_in_name(entry.name)
+        if rank is not None and entry.is_dir(follow_symlinks=False):
+            named.setdefault(rank, []).append(Path(entry.path))
+    if len(named) < 2 or any(len(paths) > 1 for paths in named.values()):
+        return []
+    return [named[rank][0] for rank in sorted(named)[:MAX_FILES]]
+
+
+def name_within(path: Path, folder: Path) -> str:
+    """A file's name, behind its folder's where that lies in the one that was named."""
+    return path.name if folder in (path.parent, path) else f"{path.parent.name}/{path.name}"
 
 
 def is_regular(entry: os.DirEntry[str]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import listed, rank_in_name
+from tuiadvisor.importers.files import listed, name_within, rank_in_name
 from tuiadvisor.importers.hostwork import HostWork
 from tuiadvisor.importers.nsys import PROCESS_OF, NsysProcess, is_nsys, processes
 from tuiadvisor.importers.partread import FilePart, PartRead
@@ -56,11 +56,12 @@ def read_kineto(
     part = None if progress is None else PartRead(folder, paths, progress)
     for path in paths:
         told = None if part is None else part.begin(path)
+        name = name_within(path, folder)
         try:
             if is_nsys(path):
-                traces += [measure(trace) for trace in read_nsys(path, told, with_work=with_work)]
+                traces += [measure(trace) for trace in read_nsys(path, told, name, with_work=with_work)]
             else:
-                traces.append(measure(read_trace(path, told, with_work=with_work)))
+                traces.append(measure(_read(TraceFile(path), name, told, with_work=with_work)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
     if not traces:
@@ -79,22 +80,22 @@ def read_trace(path: Path, told: Told | None = None, *, with_work: bool = False)
     return _read(TraceFile(path), path.name, told, with_work=with_work)
 
 
-def read_nsys(path: Path, told: Told | None = None, *, with_work: bool = False) -> list[RankTrace]:
+def read_nsys(
+    path: Path, told: Told | None = None, name: str = "", *, with_work: bool = False
+) -> list[RankTrace]:
     """Each process of an export of Nsight Systems. TuiadvisorError when it is damaged or holds no kernel."""
-    found = processes(path)
+    found, file = processes(path), name or path.name
     if len(found) == 1:
-        return [_read(found[0], path.name, told, with_work=with_work)]
+        return [_read(found[0], file, told, with_work=with_work)]
     # A file of several processes is one node's: where each has a device of its own, that is its rank there.
     devices = [one.devices for one in found]
     apart = all(len(each) == 1 for each in devices) and len(set(devices)) == len(devices)
     traces = []
     for one in found:
-        name = f"{path.name} process {one.process % PROCESS_OF}, device {min(one.devices)}"
+        name = f"{file} process {one.process % PROCESS_OF}, device {min(one.devices)}"
         trace = _read(one, name, told, with_work=with_work)
         why = "" if apart else "shares its device, and Nsight Systems does not say which rank it is"
-        traces.append(
-            replace(trace, rank=min(one.devices) if apart else None, why_no_rank=why, export=path.name)
-        )
+        traces.append(replace(trace, rank=min(one.devices) if apart else None, why_no_rank=why, export=file))
     return traces
 
 

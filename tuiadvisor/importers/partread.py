@@ -62,7 +62,7 @@ class PartRead:
         self._tell(path.name, 0)
 
         def take(part: FilePart) -> None:
-            self._parts[path.name] = part
+            self._parts[str(path)] = part
             self._tell(path.name, part.position)
 
         return take
