@@ -54,7 +54,7 @@ class Parts:
 
         return counted
 
-    def once(self, name: str, call: Callable[[], None]) -> None:
+    def once(self, name: str, call: Callable[[], object]) -> None:
         """One measurement, with the parts that were taken during it."""
         self._now = {}
         begin_s = time.process_time()

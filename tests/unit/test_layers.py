@@ -203,6 +203,7 @@ ALLOWED = {
     ),
     "tuiadvisor/stream": (
         "tuiadvisor.stream",
+        "tuiadvisor.paused_gc",
         "tuiadvisor.events",
         "tuiadvisor.phases",
         "tuiadvisor.log",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import numpy.typing as npt
+
 JOB = Job(num_steps=200, faults=(Fault("backward", (2,), 0.015, onset=60),))
 RUN = encode(FrameKind.RUN, "hub", 0, 0, {"schema": 1})
 
@@ -123,13 +125,30 @@ def test_the_memory_of_a_state_that_nobody_needs_is_used_again(data: list[bytes]
     numbers = [len(data) - 9, 9, 4, len(data) - 2, len(data) // 2, 9]
     for number in numbers:
         again = kept.restore(number, spare=spare)
-        places.add(again.store.recent._values.__array_interface__["data"][0])
+        places.add(again.store.recent.column("end_ns").__array_interface__["data"][0])
         assert (views[number - 1], before) == (again.view(), shown)
         again.feed_many(data[number : number + 2])
         spare, shown, before = again, again.view(), views[min(number + 2, len(data)) - 1]
     assert len(places) < len(numbers)
     two = kept.restore(4), kept.restore(9)
     assert (views[3], views[8]) == (two[0].view(), two[1].view())
+
+
+@pytest.mark.parametrize("num_bytes", [0, 5, 8, 4099, 4096 + 64 + 7, 40_000])
+def test_arrays_of_any_length_come_back_as_they_were(num_bytes: int) -> None:
+    """Whole and patched, with numbers whose upper halves matter, and with what is left of the last word."""
+    lots = np.random.default_rng(num_bytes)
+    array = lots.integers(0, 256, num_bytes, dtype=np.uint8)
+    kept: Checkpoints[list[npt.NDArray[np.uint8]]] = Checkpoints()
+    arrays = []
+    for number in range(1, 6):
+        arrays.append(array.copy())
+        kept.keep([array], number)
+        array[num_bytes // 2 : num_bytes // 2 + 9] += np.uint8(1)
+        array[-1:] += np.uint8(1)
+    for number, expected in enumerate(arrays, 1):
+        (restored,) = kept.restore(number)
+        assert np.array_equal(expected, restored)
 
 
 def test_before_the_first_state_there_is_none(data: list[bytes]) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
+from tuiadvisor.paused_gc import collector_off
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,8 +44,8 @@ Changed = npt.NDArray[np.bool_]
 class _Patch:
     """What of an array differs from the array of the same place in the state before."""
 
-    blocks: bytes  # which blocks of BLOCK_WORDS words; these and all below compressed
-    words: bytes  # what they hold
+    blocks: bytes  # which blocks of BLOCK_WORDS words; these and what they hold compressed
+    words: bytes  # what they hold, as `_halved`
     tail: bytes  # the bytes after the last whole block
 
     @property
@@ -56,7 +58,7 @@ class _Checkpoint:
     offset: int
     number: int  # since the last whole state
     pickled: bytes  # without its arrays; both compressed
-    arrays: tuple[bytes | _Patch, ...]
+    arrays: tuple[bytes | _Patch, ...]  # whole ones as `_halved`, compressed
     before: _Checkpoint | None  # whose arrays the patches change
 
     @property
@@ -112,7 +114,7 @@ class Checkpoints(Generic[State]):
         taken = self._difference(offset, pickled, raws)
         whole = self._ancestors[0].state if self._ancestors else None
         if taken is None or whole is None or taken.num_array_bytes > whole.num_array_bytes * MAX_PATCH_SHARE:
-            taken = _Checkpoint(offset, 0, pickled, tuple(_packed(raw.data) for raw in raws), None)
+            taken = _Checkpoint(offset, 0, pickled, tuple(_packed(_halved(raw)) for raw in raws), None)
             self._ancestors = []
         while self._ancestors and self._ancestors[-1].state is not taken.before:
             self._ancestors.pop()
@@ -159,7 +161,7 @@ class Checkpoints(Generic[State]):
         number = self._ancestors[-1].state.number + 1
         before = next(one for one in self._ancestors if one.state.number == number & (number - 1))
         arrays = tuple(
-            _packed(raw.data) if changed is None else _patch(raw, changed)
+            _packed(_halved(raw)) if changed is None else _patch(raw, changed)
             for raw, changed in zip(raws, before.changed, strict=True)
         )
         return _Checkpoint(offset, number, pickled, arrays, before.state)
@@ -181,6 +183,7 @@ class Checkpoints(Generic[State]):
         found = bisect_right(self._held, offset, key=lambda one: one.offset)
         return self._held[found - 1].offset if found else None
 
+    @collector_off()
     def restore(self, offset: int, spare: State | None = None) -> State:
         """An object of its own in the state that `offset_before` named.
 
@@ -192,7 +195,8 @@ class Checkpoints(Generic[State]):
         lent = self._lent[1] if self._lent is not None and self._lent[0] is spare else []
         self._lent = None
         spares: list[Octets | None] = [*lent, *[None] * len(one.arrays)]
-        arrays = [_restored(one, place, spares[place]) for place in range(len(one.arrays))]
+        unpacked = _Unpacked()
+        arrays = [_restored(one, place, spares[place], unpacked) for place in range(len(one.arrays))]
         state: State = pickle.loads(zstandard.decompress(one.pickled), buffers=arrays)  # noqa: S301  # pickled above
         self._lent = state, arrays
         return state
@@ -202,6 +206,42 @@ def _packed(raw: bytes | memoryview) -> bytes:
     # A negative level: half again as large as level 1 at worst, and unpacked, as every seek does, in half the time.
     # Copied: what the compressor returns keeps the room for the worst case behind its end, three times its size.
     return bytes(memoryview(zstandard.ZstdCompressor(level=-3).compress(raw)))
+
+
+def _halved(octets: Octets) -> bytes:
+    """The lower halves of all words, then their upper ones, then what is left of them.
+
+    Most numbers are small and neighbours alike, so upper halves take no room, and lower ones nothing can shorten: both
+    unpack at once. Word by word it took five times as long, a quarter of a seek at 512 ranks.
+    """
+    end = len(octets) // 8 * 8
+    halves = octets[:end].view(np.uint32)
+    return np.concatenate((halves[0::2], halves[1::2])).tobytes() + octets[end:].tobytes()
+
+
+class _Unpacked:
+    """Memory that is used again for each array that is unpacked."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, dtype=np.uint8)
+
+    def octets(self, packed: bytes) -> Octets:
+        """As they were packed; to be read before the next ones are asked for."""
+        num_bytes = zstandard.get_frame_parameters(packed).content_size
+        if len(self._memory) < num_bytes:
+            self._memory = np.empty(num_bytes, dtype=np.uint8)
+        octets = self._memory[:num_bytes]
+        with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+            reader.readinto(octets.data)
+        return octets
+
+    def words(self, packed: bytes, into: Octets) -> None:
+        """What `_halved` was given."""
+        octets, end = self.octets(packed), len(into) // 8 * 8
+        lower, upper = octets[:end].view(np.uint32).reshape(2, -1)
+        halves = into[:end].view(np.uint32)
+        halves[0::2], halves[1::2] = lower, upper
+        into[end:] = octets[end:]
 
 
 def _blocks(octets: Octets) -> npt.NDArray[np.uint64]:
@@ -223,12 +263,12 @@ def _patch(raw: Octets, changed: Changed) -> _Patch:
     blocks, words = np.flatnonzero(changed), _blocks(raw)
     return _Patch(
         _packed(blocks.astype(np.uint32).tobytes()),
-        _packed(words[blocks].tobytes()),
+        _packed(_halved(words[blocks].view(np.uint8).reshape(-1))),
         raw[words.nbytes :].tobytes(),
     )
 
 
-def _restored(state: _Checkpoint, place: int, spare: Octets | None = None) -> Octets:
+def _restored(state: _Checkpoint, place: int, spare: Octets | None, unpacked: _Unpacked) -> Octets:
     """In the spare memory if it fits. Else in new one: numpy asks for large pages, which saves much of the time."""
     patches: list[_Patch] = []
     array = state.arrays[place]
@@ -240,12 +280,12 @@ def _restored(state: _Checkpoint, place: int, spare: Octets | None = None) -> Oc
     num_bytes = zstandard.get_frame_parameters(array).content_size
     fits = spare is not None and len(spare) == num_bytes
     memory = spare if spare is not None and fits else np.empty(num_bytes, dtype=np.uint8)
-    with zstandard.ZstdDecompressor().stream_reader(array) as reader:
-        reader.readinto(memory.data)
+    unpacked.words(array, into=memory)
     words = _blocks(memory)
     for patch in reversed(patches):
-        blocks = np.frombuffer(zstandard.decompress(patch.blocks), dtype=np.uint32)
-        held = np.frombuffer(zstandard.decompress(patch.words), dtype=np.uint64)
-        words[blocks] = held.reshape(-1, BLOCK_WORDS)
+        blocks = unpacked.octets(patch.blocks).view(np.uint32).copy()
+        held = np.empty((blocks.size, BLOCK_WORDS), dtype=np.uint64)
+        unpacked.words(patch.words, into=held.view(np.uint8).reshape(-1))
+        words[blocks] = held
         memory[words.nbytes :] = np.frombuffer(patch.tail, dtype=np.uint8)
     return memory
