@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, elastic, encoded, frames, hello
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.steps.recent_steps import KEPT
 from tuiadvisor.stream.columns import unpack_columns
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.stream.shapes import FrameError
@@ -44,9 +45,9 @@ def assert_same_state(one: Advisor, other: Advisor) -> None:
     assert np.array_equal(one.store.tracks._table[:, :num], other.store.tracks._table[:, :num])
     held = one.store.recent._steps[:num] >= 0
     assert np.array_equal(one.store.recent._steps[:num], other.store.recent._steps[:num])
-    assert np.array_equal(
-        one.store.recent._values[:, :num][:, held], other.store.recent._values[:, :num][:, held]
-    )
+    for name in KEPT:
+        mine, others = one.store.recent.column(name), other.store.recent.column(name)
+        assert np.array_equal(mine[:num][held], others[:num][held])
     assert np.array_equal(one.store._early[:num], other.store._early[:num])
     assert_hosts_are_known(one.store.tracks)
     assert_hosts_are_known(other.store.tracks)

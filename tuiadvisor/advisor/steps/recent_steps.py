@@ -21,25 +21,30 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.steps.tracks import RankTracks
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
-# (ranks up to, steps kept a rank): 24 columns of 8 bytes, so at most about 100 MB.
+# (ranks up to, steps kept a rank): 22 columns of 8 bytes, so at most about 100 MB.
 CAPACITIES: Final = ((256, 2048), (1024, 512), (4096, 128), (MAX_RANKS, 32))
 KEPT: Final = tuple(
     name
     for name in STEP_COLUMNS
     if name not in {"step", "num_collectives", "comm_bytes", "micro_steps", "peak_memory_bytes"}
+    and name != "other_ns"  # what is left of a step: a table makes it anew
 )
 COLUMN: Final = {name: index for index, name in enumerate(KEPT)}
-_BEGIN, _END, _RELEASE, _SEQ = (COLUMN[name] for name in ("begin_ns", "end_ns", "release_ns", "group_seq"))
 
 
 class RecentSteps:
-    """Mutable columns; rows must be reserved before they are stored."""
+    """Mutable columns; rows must be reserved before they are stored.
+
+    A column in which every step has told the same so far (a phase that nobody has, samples a step) is that one number:
+    a third to a half of the columns, which take no memory, no time, and no part of a state that is kept.
+    """
 
     def __init__(self, tracks: RankTracks) -> None:
         self.capacity = CAPACITIES[0][1]
         self._tracks = tracks
         self._steps = np.zeros((0, self.capacity), dtype=np.int64)
-        self._values = np.zeros((len(KEPT), 0, self.capacity), dtype=np.int64)
+        self._same: Ints | None = None  # of each column, what all have told; None before the first step
+        self._values: dict[str, Ints] = {}  # rows x capacity, of the columns in which steps differ
 
     @property
     def num_rows(self) -> int:
@@ -54,7 +59,7 @@ class RecentSteps:
         space = self.num_rows if num_rows <= self.num_rows else max(8, num_rows, 2 * self.num_rows)
         steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
         # Not filled: only cells whose step is the one asked for are ever believed.
-        values = np.zeros((len(KEPT), space, capacity), dtype=np.int64)
+        values = {name: np.zeros((space, capacity), dtype=np.int64) for name in self._values}
         if capacity == self.capacity:
             self._widen(steps, values)
         else:
@@ -62,17 +67,16 @@ class RecentSteps:
         self._steps, self._values, self.capacity = steps, values, capacity
         return True
 
-    def _widen(self, steps: Ints, values: Ints) -> None:
+    def _widen(self, steps: Ints, values: dict[str, Ints]) -> None:
         """The same rows, slot by slot."""
         last = self._tracks.last_step[:, None]
         held = self._steps[: last.size]
         is_recent = (held > last - self.capacity) & (held <= last)
         steps[: last.size] = np.where(is_recent, held, UNKNOWN)
-        # Column by column: what nobody has written to yet takes no memory.
-        for wide, narrow in zip(values, self._values, strict=True):
-            wide[: last.size] = narrow[: last.size]
+        for name, narrow in self._values.items():
+            values[name][: last.size] = narrow[: last.size]
 
-    def _shorten(self, steps: Ints, values: Ints, capacity: int) -> None:
+    def _shorten(self, steps: Ints, values: dict[str, Ints], capacity: int) -> None:
         """The latest steps of each row, in their new slots."""
         wanted = self._tracks.last_step[:, None] - np.arange(min(capacity, self.capacity))
         row, back = np.nonzero(
@@ -81,15 +85,35 @@ class RecentSteps:
         )
         step = wanted[row, back]
         steps[row, step % capacity] = step
-        values[:, row, step % capacity] = self._values[:, row, step % self.capacity]
+        for name, longer in self._values.items():
+            values[name][row, step % capacity] = longer[row, step % self.capacity]
 
     def store(self, row: Ints, step: Ints, columns: Ints) -> None:
         """Keep one step of each row named; columns: KEPT x as many."""
+        if not step.size:
+            return
         cell = row * self.capacity + step % self.capacity
         self._steps.reshape(-1)[cell] = step
+        if self._same is None:
+            self._same = columns[:, 0].copy()
+        differs = (columns != self._same[:, None]).any(axis=1)
         # Column by column, half the time of one assignment to all of them.
-        for values, column in zip(self._values.reshape(len(KEPT), -1), columns, strict=True):
-            values[cell] = column
+        for name, same, now_differs, column in zip(KEPT, self._same, differs, columns, strict=True):
+            if now_differs and name not in self._values:
+                self._values[name] = np.full(self._steps.shape, same)
+            if name in self._values:
+                self._values[name].reshape(-1)[cell] = column
+
+    def column(self, name: str) -> Ints:
+        """Rows x capacity, to be read only: what is held where `_steps` is the step that is asked for."""
+        same = self.same(name)
+        return self._values[name] if same is None else np.broadcast_to(np.int64(same), self._steps.shape)
+
+    def same(self, name: str) -> int | None:
+        """What every step has told in this column; None where they differ."""
+        if name in self._values:
+            return None
+        return UNKNOWN if self._same is None else int(self._same[COLUMN[name]])
 
     def holds(self, row: Ints, step: Ints) -> Bools:
         """Whether these very steps are held."""
@@ -106,13 +130,13 @@ class RecentSteps:
         step = self._steps[row, slot]
         order = np.lexsort((step, index))
         row, slot, step = row[order], slot[order], step[order]
-        return row, step, self._values[_END, row, slot] - self._values[_BEGIN, row, slot]
+        return row, step, self.column("end_ns")[row, slot] - self.column("begin_ns")[row, slot]
 
     def block(self, rows: Ints, local_RK: Ints) -> tuple[Bools, Block]:
         """(whether held, the columns) of each row's own steps, R x K."""
         cells = local_RK % self.capacity + rows[:, None] * self.capacity
         present = (self._steps.reshape(-1).take(cells) == local_RK) & (local_RK >= 0)
-        return present, Block(self._values.reshape(len(KEPT), -1), cells)
+        return present, Block(self, cells)
 
     # -- what alignment reads --------------------------------------------------------------------------------
 
@@ -123,19 +147,19 @@ class RecentSteps:
         slots = wanted % self.capacity
         valid = self._steps[row, slots] == wanted
         steps, slots = wanted[valid], slots[valid]
-        release, end = self._values[_RELEASE, row, slots], self._values[_END, row, slots]
+        release, end = self.column("release_ns")[row, slots], self.column("end_ns")[row, slots]
         mark = release if (release != UNKNOWN).mean() > 0.5 else end
-        return RankSteps(steps, self._values[_SEQ, row, slots], mark)
+        return RankSteps(steps, self.column("group_seq")[row, slots], mark)
 
     def at(self, rows: Ints, local_RK: Ints) -> tuple[Ints, Ints, Bools]:
         """(sequence numbers, marks, whether held) of each row's own steps; as `of_rank` reads one row."""
         slots, at = local_RK % self.capacity, rows[:, None]
         present = (self._steps[at, slots] == local_RK) & (local_RK >= 0)
-        release = self._values[_RELEASE, at, slots]
-        end = self._values[_END, at, slots]
+        release = self.column("release_ns")[at, slots]
+        end = self.column("end_ns")[at, slots]
         released = (present & (release != UNKNOWN)).sum(axis=1) > 0.5 * present.sum(axis=1)
         mark = np.where(released[:, None], release, end)
-        return self._values[_SEQ, at, slots], mark, present
+        return self.column("group_seq")[at, slots], mark, present
 
 
 class Block(Mapping[str, "Ints"]):
@@ -144,13 +168,19 @@ class Block(Mapping[str, "Ints"]):
     All of them at once were 24 MB at 512 ranks, of which fresh pages took longer than the taking.
     """
 
-    def __init__(self, values: Ints, cells_RK: Ints) -> None:
-        """values: KEPT x all cells."""
-        self._values, self._cells_RK = values, cells_RK
+    def __init__(self, held: RecentSteps, cells_RK: Ints) -> None:
+        """cells_RK: each a row and slot, as one number."""
+        self._held, self._cells_RK = held, cells_RK
 
     def __getitem__(self, name: str) -> Ints:
-        # Flat, a third of the time that two indices a cell take: there are 1.4 million of them.
-        return np.asarray(self._values[COLUMN[name]].take(self._cells_RK))
+        same = self._held.same(name)
+        if same is not None:
+            return np.broadcast_to(np.int64(same), self._cells_RK.shape)
+        # Flat, a third of the time that two indices a cell take: there are a million of them.
+        return np.asarray(self._held.column(name).reshape(-1).take(self._cells_RK))
+
+    def __contains__(self, name: object) -> bool:
+        return name in COLUMN  # a mapping's own way would take the column
 
     def __iter__(self) -> Iterator[str]:
         return iter(COLUMN)

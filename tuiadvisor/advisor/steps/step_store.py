@@ -39,7 +39,8 @@ _DURATIONS: Final = tuple(
     if name.endswith("_ns") and name not in {"begin_ns", "end_ns", "arrive_ns", "release_ns"}
 )
 NUM_KEYS: Final = 2
-FOLDED: Final = ("rank", "step", *KEPT)  # what is read of a frame
+_KEPT_ROWS: Final = slice(NUM_KEYS, NUM_KEYS + len(KEPT))
+FOLDED: Final = ("rank", "step", *KEPT, "other_ns")  # what is read of a frame
 _BEGIN, _END, _ARRIVE, _RELEASE = (
     FOLDED.index(name) for name in ("begin_ns", "end_ns", "arrive_ns", "release_ns")
 )
@@ -112,7 +113,7 @@ class StepStore:
         early = np.flatnonzero(step < EARLY_STEPS)
         early = early[tracks.restarted[row[early]] == 0]
         self._early[row[early], step[early]] = duration[early]
-        self.recent.store(row, step, batch.table[NUM_KEYS:, rows])
+        self.recent.store(row, step, batch.table[_KEPT_ROWS, rows])
         np.add.at(tracks.num_rows, run_row, size)
         tracks.last_step[run_row], tracks.last_end_ns[run_row] = (
             batch.run_last_step[runs],
@@ -206,7 +207,7 @@ class StepStore:
         recent = here[step_of[here] > newest - self.capacity]
         row, step = rows[recent], step_of[recent]
         new = ~self.recent.holds(row, step)
-        self.recent.store(row, step, records.table[NUM_KEYS:, recent])
+        self.recent.store(row, step, records.table[_KEPT_ROWS, recent])
         starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
         tracks.num_rows[touched] += np.add.reduceat(new.astype(np.int64), starts)
         tracks.last_step[touched] = np.maximum(tracks.last_step[touched], step_of[here[last]])
