@@ -572,10 +572,12 @@ def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
     seen = CoreWait()
     for second in range(5):
         seen.take({"mono_ns": second * 10**9, "ranks": [{"rank": 0, "run_delay_s": 0.5 * second}]})
-    assert seen.most_share(0, 2.0) == pytest.approx(0.5)
-    assert seen.most_share(0, 1.6) == pytest.approx(1.0 / 1.6)  # all of two seconds' waiting may lie in it
-    assert [None, None] == [seen.most_share(0, 1.0), seen.most_share(1, 2.0)]
-    assert seen.most_share(0, 4.5) is None  # it began before anybody counted
+    assert [pytest.approx(0.5), None] == seen.most_shares([0, 1], 2.0)
+    assert [pytest.approx(1.0 / 1.6)] == seen.most_shares(
+        [0], 1.6
+    )  # all of two seconds' waiting may lie in it
+    assert [None] == seen.most_shares([0], 1.0)
+    assert [None] == seen.most_shares([0], 4.5)  # it began before anybody counted
     assert [True, False] == [seen.counted(0), seen.counted(1)]
 
 

@@ -5,27 +5,27 @@ In: HOST payloads' cumulative run delay by rank.  Out: seconds of waiting a seco
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, number, objects
+from tuiadvisor.advisor.cluster.rank_samples import MAX_SAMPLES, RankSamples
+from tuiadvisor.metrics.steps.arrays import finite_or_nones
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_SAMPLES: Final = 64  # at one a second
-MAX_NS: Final = 1 << 62
 MIN_SPAN_S: Final = 3.0  # a share from less is chance
 MIN_BOUND_S: Final = 1.5  # of less the newest sample, up to a second old, has seen next to nothing
+WAITED_S: Final = 0  # the one number of a sample: seconds waited so far
 
 
 class CoreWait:
     """Mutable: feed it HOST payloads."""
 
     def __init__(self) -> None:
-        # Numbers, not objects: a tuple a sample takes seven times the memory. Up to twice MAX_SAMPLES lie here.
-        self._samples: dict[int, tuple[array[int], array[float]]] = {}  # (mono ns, seconds waited so far)
+        self._samples = RankSamples(1)
         self._before_s: dict[int, float] = {}  # what the rank's former processes had waited, to be added
 
     def take(self, payload: Payload) -> None:
@@ -40,20 +40,15 @@ class CoreWait:
             rank, delay_s = integer(entry, "rank"), number(entry, "run_delay_s")
             if rank is None or delay_s is None or not 0 <= rank < MAX_WATCHED_RANKS:
                 continue
-            samples = self._samples.get(rank)
-            if samples is None:
-                samples = self._samples[rank] = (array("q"), array("d"))
-            times, delays = samples
-            if times and now_ns <= times[-1]:  # another host's clock
-                del times[:], delays[:]
+            last = self._samples.last(rank)
+            if last is not None and now_ns <= last[0]:  # another host's clock
+                self._samples.forget(rank)
                 self._before_s.pop(rank, None)
+                last = None
             before_s = self._before_s.get(rank, 0.0)
-            if delays and before_s + delay_s < delays[-1]:  # another process
-                before_s = self._before_s[rank] = delays[-1]
-            times.append(now_ns)
-            delays.append(before_s + delay_s)
-            if len(times) >= 2 * MAX_SAMPLES:
-                del times[:MAX_SAMPLES], delays[:MAX_SAMPLES]
+            if last is not None and before_s + delay_s < last[1][WAITED_S]:  # another process
+                before_s = self._before_s[rank] = last[1][WAITED_S]
+            self._samples.add(rank, now_ns, (before_s + delay_s,))
 
     def shares(
         self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
@@ -62,36 +57,29 @@ class CoreWait:
 
         until_ns: of each rank, on its host's clock; None: until its newest sample.
         """
-        ends = [MAX_NS] * len(ranks) if until_ns is None else until_ns
-        return [
-            self._share(self._samples.get(rank), last_s, end) for rank, end in zip(ranks, ends, strict=True)
-        ]
+        seen = (
+            self._samples.until(ranks, until_ns) if last_s >= 0 else None
+        )  # nor of a span that is no number
+        if seen is None:
+            return [None] * len(ranks)
+        oldest = np.maximum(seen.num - MAX_SAMPLES, 0)
+        begin = np.clip(seen.num_before(last_s), oldest, np.maximum(seen.last, oldest))
+        span_s = seen.times_s(begin)
+        is_known = (seen.last > oldest) & (span_s >= MIN_SPAN_S)
+        waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, begin)
+        return finite_or_nones(np.where(is_known, waited_s / np.where(is_known, span_s, 1.0), np.nan))
 
     def counted(self, rank: int) -> bool:
         """Whether the kernel's count of a rank is read at all."""
         return rank in self._samples
 
-    def most_share(self, rank: int, last_s: float, until_ns: int = MAX_NS) -> float | None:
+    def most_shares(
+        self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
+    ) -> list[float | None]:
         """What `shares` can be at most, of a span that is too short for it; None where even that is not known."""
-        samples = self._samples.get(rank)
-        if samples is None or not last_s >= MIN_BOUND_S:
-            return None
-        times, delays = samples
-        last = bisect_right(times, until_ns) - 1
-        if last < 0:
-            return None
-        begin = bisect_right(times, times[last] - last_s * 1e9) - 1  # the newest sample before it began
-        return (delays[last] - delays[begin]) / last_s if begin >= 0 else None
-
-    @staticmethod
-    def _share(samples: tuple[array[int], array[float]] | None, last_s: float, until_ns: int) -> float | None:
-        if samples is None or not last_s >= 0:  # nor of a span that is no number
-            return None
-        times, delays = samples
-        last = bisect_right(times, until_ns) - 1
-        oldest = max(len(times) - MAX_SAMPLES, 0)
-        if last <= oldest:
-            return None
-        begin = bisect_left(times, times[last] - last_s * 1e9, oldest, last)
-        span_s = (times[last] - times[begin]) / 1e9
-        return (delays[last] - delays[begin]) / span_s if span_s >= MIN_SPAN_S else None
+        seen = self._samples.until(ranks, until_ns) if last_s >= MIN_BOUND_S else None
+        if seen is None:
+            return [None] * len(ranks)
+        begin = seen.num_before(last_s, or_at=True) - 1  # the newest sample before it began
+        waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, begin)
+        return finite_or_nones(np.where((seen.last >= 0) & (begin >= 0), waited_s / last_s, np.nan))

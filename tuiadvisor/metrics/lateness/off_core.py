@@ -7,7 +7,7 @@ cause is one diagnosis, whatever phase it catches a rank in.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -55,8 +55,7 @@ MOSTLY_LATE: Final = 0.67  # chosen, of the steps: by lot a rank of two is the l
 _ON_HOST: Final = frozenset({*COMPUTE_PHASES, "data_wait", "unknown", "host", "other", PHASES[OTHER]})
 
 
-@dataclass(frozen=True, slots=True)
-class OffCore:
+class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast as a frozen dataclass
     """Shares of a rank's time; None where it was not observed."""
 
     wait: float | None = (
