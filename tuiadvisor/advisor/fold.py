@@ -418,8 +418,9 @@ class Advisor(Intake):
         ]
         # What a process did once its newest step had ended, or another one that took its rank, is no cause of a step.
         by_thread = table if host is None else host[0]
-        ends_ns = dict(zip(table.ranks, table.last_end_ns_R.tolist(), strict=True))
-        ends_ns.update(zip(by_thread.ranks, by_thread.last_end_ns_R.tolist(), strict=True))
+        ends_ns = dict(zip(by_thread.ranks, by_thread.last_end_ns_R.tolist(), strict=True))
+        if host is not None:
+            ends_ns = dict(zip(table.ranks, table.last_end_ns_R.tolist(), strict=True)) | ends_ns
         until_ns = [ends_ns[rank] + LAST_SAMPLE_NS for rank in table.ranks]
         _, early_ns = self.store.early_seconds()
         return Witnesses(

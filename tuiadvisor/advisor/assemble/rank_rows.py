@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor import phases
-from tuiadvisor.metrics.steps.accounting import rank_step_seconds, seconds_of_ranks, shares
+from tuiadvisor.metrics.steps.accounting import rank_step_seconds, seconds_of_ranks, shares_PR
 from tuiadvisor.metrics.steps.arrays import Floats, column_median, finite_or_nones, median_or_none, row_mean
-from tuiadvisor.metrics.steps.step_table import COMM
+from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX
 from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import RankRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import DeviceView
     from tuiadvisor.views.shares import Shares
 
@@ -141,22 +142,20 @@ def _measured(  # noqa: PLR0917 - one caller, above
     wait_R = row_mean(barrier.wait_RK)
     caused_R, last_R = _caused(barrier)
     behind = finite_or_nones(_behind(barrier))
-    total = steady.comm_total_s_RK
-    exposed = np.where(np.isfinite(total), np.fmin(steady.phase_s_PRK[COMM], total), np.nan)
-    total_R, exposed_R = row_mean(total), row_mean(exposed)
     late_R = stands_out(levels)
     peers_R = np.array([stages.get(rank, (-1,))[0] for rank in table.ranks], dtype=np.int64)
     phases = phase_levels(diagnosis.seconds_PR, step_s, peers_R)
-    overlap_R = np.full(len(table.ranks), np.nan)
-    np.divide(exposed_R, total_R, out=overlap_R, where=total_R > 0)
-    overlaps = finite_or_nones(1 - np.minimum(overlap_R, 1.0))
+    overlaps = finite_or_nones(_overlap(steady))
     all_seconds = seconds_of_ranks(diagnosis.seconds_PR)
+    share_PR = shares_PR(diagnosis.seconds_PR)
+    all_shares, computes = seconds_of_ranks(share_PR), finite_or_nones(_sum_of(share_PR, COMPUTE))
+    idle_R = _sum_of(diagnosis.seconds_PR, WAITS) / np.where(step_R > 0, step_R, np.nan)
+    idles = finite_or_nones(np.minimum(idle_R, 1.0))
     steps, waits = finite_or_nones(step_R), finite_or_nones(wait_R)
     caused, lasts = finite_or_nones(caused_R), finite_or_nones(last_R)
     each = finite_or_nones(caused_R / max(len(table.ranks) - 1, 1))
     rows = {}
     for row, rank in enumerate(table.ranks):
-        seconds = all_seconds[row]
         rows[rank] = _row(
             rank,
             facts.get(rank),
@@ -164,8 +163,10 @@ def _measured(  # noqa: PLR0917 - one caller, above
             odd,
             host=table.hosts[row],
             step_s=steps[row],
-            seconds=seconds,
-            idle=_idle(seconds, steps[row]),
+            seconds=all_seconds[row],
+            share=all_shares[row],
+            compute=computes[row],
+            idle=idles[row],
             overlap=overlaps[row],
             wait_s=waits[row],
             caused_wait_s=caused[row],
@@ -202,9 +203,23 @@ def _behind(barrier: Barrier) -> Floats:
     return row_mean(work_RK - column_median(work_RK))
 
 
-def _idle(seconds: Shares, step_s: float | None) -> float | None:
-    known = [wait for name in WAITS if (wait := seconds[name]) is not None]
-    return min(sum(known) / step_s, 1.0) if known and step_s else None
+def _sum_of(values_PR: Floats, names: Iterable[str]) -> Floats:
+    """Of each rank the sum of these phases, as far as they are known; NaN where none is."""
+    some_PR = values_PR[[PHASE_INDEX[name] for name in names]]
+    known = np.isfinite(some_PR)
+    return np.where(known.any(axis=0), np.where(known, some_PR, 0.0).sum(axis=0), np.nan)
+
+
+def _overlap(steady: StepTable) -> Floats:
+    """Of each rank the share of its communication that compute hides, in steps of which both are known."""
+    total = steady.comm_total_s_RK
+    known = np.isfinite(total)
+    overlap_R = np.full(steady.num_ranks, np.nan)
+    if known.any():
+        exposed_R = row_mean(np.where(known, np.fmin(steady.phase_s_PRK[COMM], total), np.nan))
+        total_R = row_mean(total)
+        np.divide(exposed_R, total_R, out=overlap_R, where=total_R > 0)
+    return np.asarray(1 - np.minimum(overlap_R, 1.0))
 
 
 def _row(
@@ -216,6 +231,8 @@ def _row(
     host: str = "",
     step_s: float | None = None,
     seconds: Shares | None = None,
+    share: Shares | None = None,
+    compute: float | None = None,
     idle: float | None = None,
     overlap: float | None = None,
     wait_s: float | None = None,
@@ -230,8 +247,6 @@ def _row(
     with_now: bool,
 ) -> RankRow:
     known_seconds: Shares = seconds if seconds is not None else dict.fromkeys(PHASES)
-    share = shares(known_seconds)
-    compute = [value for name in COMPUTE if (value := share[name]) is not None]
     return RankRow(
         rank=rank,
         host=host or (facts.host if facts else ""),
@@ -243,9 +258,9 @@ def _row(
         so_far=_so_far(facts) if with_now else (),
         last_step=last_step,
         step_s=step_s,
-        shares=share,
+        shares=share if share is not None else dict.fromkeys(PHASES),
         seconds=known_seconds,
-        compute=sum(compute) if compute else None,
+        compute=compute,
         idle=idle,
         overlap=overlap,
         comm_exposed_s=known_seconds["comm_exposed"],

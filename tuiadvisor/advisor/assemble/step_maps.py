@@ -80,7 +80,7 @@ def _map(phase: str, clock: Clock, seconds_RK: Floats, rows: dict[int, int]) -> 
 def _top(filled: Floats, known: Bools) -> float:
     """A round number of seconds: it changes seldom, and with it every cell. filled: 0 where not known."""
     usual_R = np.partition(filled, (place := (filled.shape[1] - 1) * TOP_PERCENT // 100), axis=1)[:, place]
-    typical = median(filled[known])
+    typical = median(filled.reshape(-1) if known.all() else filled[known])
     top = max(float(usual_R.max()), typical / TYPICAL_FILLS)
     return _rounded_up(top or float(filled.max()))
 

@@ -117,7 +117,7 @@ def find(
         for rule in rules
         if not rule.final
         for subject in subjects
-        if subject.scope == rule.scope and (result := _judge(rule, subject, _gain(rule, diagnosis, facts)))
+        if subject.scope == rule.scope and (result := _judge(rule, subject, (diagnosis, facts)))
     ]
     job["num_findings_above_info"] = sum(entry.finding.severity != "info" for entry in judged)
     last = Measured("job", job)
@@ -139,17 +139,14 @@ def find_standstill(subject: Measured, rules: tuple[Rule, ...]) -> list[Judged]:
     return [result for result in results if result is not None]
 
 
-def _gain(rule: Rule, diagnosis: Diagnosis, facts: Facts) -> Gain | None:
-    """Of what concerns the whole job; a group brings its own."""
-    cause = cause_of(rule.id)
-    return cause.gain(diagnosis, facts) if cause is not None else None
-
-
-def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged | None:
+def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None = None) -> Judged | None:
+    """of_job: what the gain of a cause that concerns the whole job follows from; a group brings its own."""
     outcome = judge(rule, subject.values)
     if not outcome.fires:
         return None
-    gain = of_job if of_job is not None else subject.gain
+    cause = cause_of(rule.id)
+    gain = cause.gain(*of_job) if cause is not None and of_job is not None else None
+    gain = gain if gain is not None else subject.gain
     evidence: dict[str, float | int | str | None] = {
         name: _plain(subject.values.get(name)) for name in rule.evidence
     }
@@ -179,7 +176,6 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
             for entry in outcome.rule.actions
         ),
     )
-    cause = cause_of(rule.id)
     at_best = subject.at_best or (cause is not None and cause.at_best)
     return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best)
 

@@ -332,10 +332,10 @@ class StepStore:
         local = np.arange(first, first + EARLY_STEPS)[None, :] - offset[:, None]
         inside = (local >= 0) & (local < EARLY_STEPS)
         values = np.where(inside, self._early[rows[:, None], np.clip(local, 0, EARLY_STEPS - 1)], 0)
-        ordered = np.sort(values, axis=0)
-        count = (ordered > 0).sum(axis=0)
+        ordered = np.sort(np.ascontiguousarray(values.T), axis=1)
+        count = np.count_nonzero(ordered > 0, axis=1)
         middle = np.clip(rows.size - 1 - count // 2, 0, rows.size - 1)
-        return first - self.axis_shift(), ordered[middle, np.arange(EARLY_STEPS)]
+        return first - self.axis_shift(), ordered[np.arange(EARLY_STEPS), middle]
 
 
 def _rises(row: Ints, end: Ints) -> Bools:

@@ -88,9 +88,15 @@ def after_barrier_RK(table: StepTable, rows: slice | Ints, at_least_s: float) ->
     """Records that are so much longer than usual after their barrier: the next step's arrival pays for it."""
     tail = tail_s(table)[rows]
     known = np.isfinite(tail)
-    usual = row_median(np.where(known, tail, np.nan))
-    usual = np.where(np.isnan(usual), 0.0, usual)
-    return np.asarray(known & (np.where(known, tail, 0.0) - usual[:, None] >= at_least_s))
+    result = np.zeros(tail.shape, dtype=np.bool_)
+    # Where none is so much longer than the shortest, none is longer than usual.
+    most = np.where(known, tail, -np.inf).max(axis=1, initial=-np.inf)
+    least = np.where(known, tail, np.inf).min(axis=1, initial=np.inf)
+    may = np.flatnonzero(most - least >= at_least_s)
+    if may.size:
+        usual = row_median(np.where(known[may], tail[may], np.nan))
+        result[may] = known[may] & (np.where(known[may], tail[may], 0.0) - usual[:, None] >= at_least_s)
+    return result
 
 
 def find_interruptions(

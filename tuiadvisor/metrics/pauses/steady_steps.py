@@ -186,10 +186,15 @@ def _counts(marks: _Marks, warmup_K: Bools, spoiled_K: Bools, irregular_K: Bools
 
 def _marked(table: StepTable, phase: str, flag: StepFlag) -> Bools:
     spent = table.phase_s_PRK[PHASE_INDEX[phase]]
-    long = np.where(np.isnan(spent), 0.0, spent) > MARKED_SHARE * np.where(
+    flagged = table.flagged_RK(flag)
+    is_spent = spent > 0
+    if flagged.any():
+        flagged &= np.isnan(spent) | is_spent
+    if not is_spent.any():
+        return flagged
+    long = np.where(is_spent, spent, 0.0) > MARKED_SHARE * np.where(
         np.isnan(table.step_s_RK), np.inf, table.step_s_RK
     )
-    flagged = table.flagged_RK(flag) & (np.isnan(spent) | (spent > 0))
     return np.asarray(long | flagged)
 
 

@@ -28,6 +28,9 @@ def phase_seconds_PR(table: StepTable) -> Floats:
     total, observed = np.empty(shape), np.empty(shape, dtype=np.bool_)
     for phase, seconds_RK in enumerate(table.phase_s_PRK):  # one by one: all together do not fit the cache
         known = np.isfinite(seconds_RK)
+        if known.all():
+            observed[phase], total[phase] = True, seconds_RK.sum(axis=1) / num_steps
+            continue
         observed[phase] = known.any(axis=1)
         # Steps before a hook's first event count as 0 for it: their time is in `other`, and the sum must close.
         total[phase] = np.where(known, seconds_RK, 0.0).sum(axis=1) / num_steps
@@ -40,6 +43,13 @@ def seconds_of_ranks(seconds_PR: Floats) -> list[PhaseTimes]:
     """Seconds a step of each rank, by phase name."""
     columns = [finite_or_nones(row) for row in seconds_PR]
     return [dict(zip(PHASES, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def shares_PR(seconds_PR: Floats) -> Floats:
+    """`shares` of each rank, P x R; NaN where it says None."""
+    known = np.isfinite(seconds_PR)
+    total_R = np.where(known, seconds_PR, 0.0).sum(axis=0)
+    return np.where(known & (total_R > 0), seconds_PR / np.where(total_R > 0, total_R, 1.0), np.nan)
 
 
 def job_seconds(seconds_PR: Floats) -> PhaseTimes:

@@ -87,9 +87,12 @@ def finite_or_none(value: float) -> float | None:
 
 def finite_or_nones(values: Floats) -> list[float | None]:
     """Each value of a series, or None where it is NaN or infinite."""
-    return [
-        value if known else None for value, known in zip(values.tolist(), np.isfinite(values), strict=True)
-    ]
+    finite = np.isfinite(values)
+    if finite.all():
+        return list[float | None](values.tolist())
+    if not finite.any():
+        return [None] * values.size
+    return [value if known else None for value, known in zip(values.tolist(), finite.tolist(), strict=True)]
 
 
 def mean_or_none(values: Floats) -> float | None:
@@ -154,6 +157,8 @@ def row_median(values_RK: Floats) -> Floats:
 def row_mean(values_RK: Floats) -> Floats:
     """Mean over steps for every row, NaN ignored; NaN where no step is known."""
     known = ~np.isnan(values_RK)
+    if known.all() and values_RK.shape[-1]:
+        return np.asarray(values_RK.sum(axis=-1) / values_RK.shape[-1])
     count = known.sum(axis=-1)
     total = np.where(known, values_RK, 0.0).sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -103,10 +103,10 @@ def find_barrier(table: StepTable, alive_R: Bools) -> Barrier:
     """
     if table.num_ranks < 2 or table.num_steps < 2 or has_stages(table):
         return _none(table)
-    expected = expected_RK(table)
-    began = np.maximum.accumulate(table.present_RK, axis=1)
-    expected |= alive_R[:, None] & began
     present = table.present_RK
+    expected = present
+    if not present.all():
+        expected = expected_RK(table) | (alive_R[:, None] & np.maximum.accumulate(present, axis=1))
     whole_K = (present == expected).all(axis=0) & (expected.sum(axis=0) >= 2)
     arrive_known = np.isfinite(table.arrive_s_RK) & np.isfinite(table.release_s_RK)
     num_present = max(int(present.sum()), 1)
@@ -217,7 +217,7 @@ def _assemble(
         transfer_K=np.where(complete, transfer, np.nan),
         cycle_K=np.where(complete, cycle, np.nan),
         complete_K=complete,
-        last_K=np.where(complete, np.argmax(ranked, axis=0), np.nan),
+        last_K=np.where(complete, np.argmax(np.ascontiguousarray(ranked.T), axis=1), np.nan),
     )
 
 

@@ -160,8 +160,12 @@ def build_table(
 
 
 def _seconds(values: Ints, known: Bools, out: Floats) -> Floats:
+    if not known.any():
+        out.fill(np.nan)
+        return out
     np.multiply(values, NS, out=out)
-    np.copyto(out, np.nan, where=~known)
+    if not known.all():
+        np.copyto(out, np.nan, where=~known)
     return out
 
 
@@ -179,7 +183,12 @@ def _phases(columns: Mapping[str, Ints], present_RK: Bools, step_s: Floats) -> F
         if not all_bits:
             hooked = np.where(has_bits, hooked, values > 0)
         known = present_RK & hooked & (values != UNKNOWN)
-        np.add(total, _seconds(values, known, out=result[index]), out=total, where=known)
+        seconds = _seconds(values, known, out=result[index])
+        # With a condition an addition takes ten times as long.
+        if known.all():
+            total += seconds
+        elif known.any():
+            np.add(total, seconds, out=total, where=known)
     excess = total > step_s
     if excess.any():
         scale = np.where(excess, step_s / np.where(total > 0, total, 1.0), 1.0)
