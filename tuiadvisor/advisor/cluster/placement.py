@@ -59,6 +59,8 @@ class Placements:
 
     def _of_rank(self, rank: int, host: str, name: str) -> RankPlacement:
         told, device = self._ranks.get(rank), self._devices.get((host, name)) if name else None
+        if told is None and device is None:
+            return RankPlacement(rank, host, why=f"{CPUS_UNKNOWN}; {NO_DEVICE}")
         distances = self._distances.get(host, {})
         cpu_nodes = _integers(told.get("cpu_nodes")) if told else None
         memory_nodes = _integers(told.get("memory_nodes")) if told else None
