@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 State = TypeVar("State")
 
 MAX_HELD_BYTES: Final = 128 << 20
-# A stretch of this much recording folds in about 30 ms. Saving a state costs 1.5 ms a MB of it: beyond this share of
-# the stretch, a look at the whole recording would save more than it folds.
+# A stretch of 400 kB of recording folds in some 40 ms. Saving a state costs 0.6 ms a MB of it: beyond this share of the
+# stretch, a look at the whole recording would save more than it folds.
 MIN_STRETCH_BYTES: Final = 100_000
-STATE_BYTES_A_STRETCH_BYTE: Final = 130
+STATE_BYTES_A_STRETCH_BYTE: Final = 150
 # Between two states most of the recent steps are the same: a state is kept as what differs, in blocks of eight steps of
 # a rank and column, from the state whose number has its lowest bit cleared. So few patches lead to each state, and the
 # odd ones may go whenever memory is short. What differs by so much of a whole one is kept whole.

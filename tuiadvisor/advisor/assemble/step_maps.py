@@ -96,7 +96,7 @@ def _top(filled: Floats, known: Bools) -> float:
 def _is_typical_below(values: Floats, limit: float) -> bool:
     """Whether the median is no larger."""
     num_above = np.count_nonzero(values > limit)
-    return median(values) <= limit if 2 * num_above == values.size else 2 * num_above < values.size
+    return median(values) <= limit if 2 * num_above == values.size else bool(2 * num_above < values.size)
 
 
 def _rounded_up(seconds: float) -> float:
