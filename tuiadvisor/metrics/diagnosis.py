@@ -55,7 +55,7 @@ from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_
 from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
-from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, select
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.phase_levels import onset
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, Regime, level_shift
 from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
@@ -566,10 +566,10 @@ def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> S
     window = window[:: what_if_stride(rows.size * window.size)]
     parts = {}
     for name, values in phases_before_barrier(table).items():
-        block = values[np.ix_(rows, window)]
+        block = cells(values, rows, window)
         if np.isfinite(block).any():
             parts[name] = np.where(np.isnan(block), 0.0, block)
-    result = slowdown(barrier.work_RK[np.ix_(rows, window)], barrier.transfer_K[window], parts)
+    result = slowdown(cells(barrier.work_RK, rows, window), barrier.transfer_K[window], parts)
     if result is None:
         return None
     return replace(result, S_w={table.ranks[rows[index]]: value for index, value in result.S_w.items()})

@@ -330,8 +330,11 @@ class StepStore:
         offset = self.tracks.offset[rows]
         first = int((self.tracks.first_step[rows] + offset).min())
         local = np.arange(first, first + EARLY_STEPS)[None, :] - offset[:, None]
-        inside = (local >= 0) & (local < EARLY_STEPS)
-        values = np.where(inside, self._early[rows[:, None], np.clip(local, 0, EARLY_STEPS - 1)], 0)
+        if (offset == first).all():  # as of ranks that began together
+            values = self._early[rows]
+        else:
+            inside = (local >= 0) & (local < EARLY_STEPS)
+            values = np.where(inside, self._early[rows[:, None], np.clip(local, 0, EARLY_STEPS - 1)], 0)
         ordered = np.sort(np.ascontiguousarray(values.T), axis=1)
         count = np.count_nonzero(ordered > 0, axis=1)
         middle = np.clip(rows.size - 1 - count // 2, 0, rows.size - 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.steps.arrays import median
+from tuiadvisor.metrics.steps.step_table import cells
 from tuiadvisor.metrics.window.phase_levels import common_changes
 from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, deviations, find_regime
 from tuiadvisor.metrics.window.rotating import Wandering, find_wandering
@@ -46,8 +47,8 @@ def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bo
     columns = np.flatnonzero(steady_K)
     rows = _comparable_rows(barrier, columns, alive_R)
     if rows.size:
-        columns = columns[np.isfinite(barrier.work_RK[np.ix_(rows, columns)]).all(axis=0)]
-    work, cycle = barrier.work_RK[np.ix_(rows, columns)], barrier.cycle_K[columns]
+        columns = columns[np.isfinite(cells(barrier.work_RK, rows, columns)).all(axis=0)]
+    work, cycle = cells(barrier.work_RK, rows, columns), barrier.cycle_K[columns]
     # What goes from rank to rank has no level of its own; who is late besides it is found without it.
     wandering = find_wandering(work, cycle)
     if wandering is not None:
