@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tuiadvisor.tui.contract.message import Message
+
 if TYPE_CHECKING:
     from tuiadvisor.preferences import Preferences
     from tuiadvisor.scaling.picture import Picture
@@ -23,104 +25,88 @@ if TYPE_CHECKING:
 # --- what the screens may ask of it
 
 
-@dataclass(frozen=True, slots=True)
-class ListRuns:
+class ListRuns(Message):
     """Look into the folder again."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantRuns:
+class WantRuns(Message):
     """Read the rows of these recordings first: they are on the screen."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRun:
+class OpenRun(Message):
     """Replay a recording."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class GoLive:
+class GoLive(Message):
     """From a recording back to the live run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Message):
     """Compare two recordings."""
 
     before: str
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtJob:
+class LookAtJob(Message):
     """The job of the run that is shown, over all its recordings in the folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkBefore:
+class MarkBefore(Message):
     """What is shown is the state before a change: the job's next run is compared with it by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Message):
     """Write what is shown as HTML, beside its recording or here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(Message):
     """Keep a note to a step of the recording that is shown."""
 
     step: int
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Advise:
+class Advise(Message):
     """The guided session on the run that is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Message):
     """Answer a question of it; an empty text takes the answer back."""
 
     question: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SavePreferences:
+class SavePreferences(Message):
     """Keep what is preferred."""
 
     preferences: Preferences
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Message):
     """How the run scales: look anew at it and at the recordings beside it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateSize:
+class StateSize(Message):
     """State something about sizes; an empty text takes it back."""
 
     entry: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class NudgeSize:
+class NudgeSize(Message):
     """A little more or less of it."""
 
     entry: str
     by: int  # +1 or -1
 
 
-@dataclass(frozen=True, slots=True)
-class LookAt:
+class LookAt(Message):
     """A stretch of the timeline of the recording that is shown; end_s None: all of it."""
 
     begin_s: float
@@ -128,20 +114,17 @@ class LookAt:
     num_cells: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListJobs:
+class ListJobs(Message):
     """Look for trainings of this machine and for the user's jobs in Slurm."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantJobs:
+class WantJobs(Message):
     """Their list is on the screen, or no longer: while it is, it is kept up to date."""
 
     is_shown: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(Message):
     """Watch a training: the screens end, and `watch` begins with these options."""
 
     target: tuple[str, ...]

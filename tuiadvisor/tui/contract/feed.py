@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from tuiadvisor.tui.contract.message import Message
+
 if TYPE_CHECKING:
     from tuiadvisor.views.event import Event
     from tuiadvisor.views.run_view import RunView, Trend
@@ -21,98 +23,83 @@ CLOSED = "closed"
 # --- what the screens may send back: whoever takes a command matches its class, and mypy names one that is not handled
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Message):
     """Freeze what is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Message):
     """Go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(Message):
     """Replay at another speed."""
 
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class SeekStep:
+class SeekStep(Message):
     """Show a step."""
 
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Message):
     """One step on or back."""
 
     by: int  # +1 or -1
 
 
-@dataclass(frozen=True, slots=True)
-class Stride:
+class Stride(Message):
     """A part of what can be looked at, on or back."""
 
     by: int  # +1 or -1
 
 
-@dataclass(frozen=True, slots=True)
-class Zoom:
+class Zoom(Message):
     """Figures of a shorter stretch of steps, or of a longer one."""
 
     by: int  # +1 or -1
 
 
-@dataclass(frozen=True, slots=True)
-class ChooseSteps:
+class ChooseSteps(Message):
     """Figures of these steps, both included."""
 
     first_step: int
     last_step: int
 
 
-@dataclass(frozen=True, slots=True)
-class NextFinding:
+class NextFinding(Message):
     """To where the next finding begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousFinding:
+class PreviousFinding(Message):
     """To where the finding before begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Message):
     """To the live edge, or the end of the recording."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Message):
     """Profile the next steps of a rank."""
 
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Message):
     """See ranks call by call for a while."""
 
     ranks: tuple[int, ...]  # empty: all
 
 
-@dataclass(frozen=True, slots=True)
-class Stacks:
+class Stacks(Message):
     """Sample the stacks of a rank and of a peer for a second or two."""
 
     rank: int
     subject: str  # straggler | input | host | hang
 
 
-@dataclass(frozen=True, slots=True)
-class Quit:
+class Quit(Message):
     """Nobody looks any more."""
 
 
