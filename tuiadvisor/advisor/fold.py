@@ -431,7 +431,7 @@ class Advisor(Intake):
                 1:
             ],  # the first one may be a part of a step
             paces=None if host is None else paces(host[1], table.ranks),
-            thread_data_s_R=None if host is None else thread_data_s(host[0], table),
+            thread_data_s=None if host is None else lambda first: thread_data_s(by_thread, table, first),
             loaders_without_reserve=lambda first: self.loaders.without_reserve(
                 self.store, table.ranks, first
             ),

@@ -203,9 +203,9 @@ class Witnesses:
     was_stopped: WasStopped | None = None
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
     # Where the table is of device times, of each row: how far its device is behind its thread, and the seconds a step
-    # that this waits for data, hidden or not.
+    # that this waits for data since a job step, hidden or not.
     paces: Sequence[Pace | None] | None = None
-    thread_data_s_R: Floats | None = None
+    thread_data_s: Callable[[int], Floats] | None = None
     loaders_without_reserve: Callable[[int], Bools] | None = None  # since a job step, of each row
 
 
@@ -377,7 +377,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
     late = _lateness(table, found, steady_barrier, asked)
     stragglers, waits_alike = late.stragglers, late.waits_alike
-    thread_data_s_R = asked.witnesses.thread_data_s_R
+    thread_data_s_R = _thread_data_s(table, found, asked.witnesses)
     if waits_alike:
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
     peers = _peers(steady, rows, stragglers)
@@ -470,8 +470,9 @@ def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) 
     stragglers = with_time_off_core(stragglers, rows, barrier, witnesses.off_core, past)
     kept = stragglers
     waits_alike: tuple[LateRank, ...] = ()
-    if witnesses.thread_data_s_R is not None:
-        kept = without_common_waits(stragglers, rows, witnesses.thread_data_s_R)
+    thread_data_s_R = _thread_data_s(table, found, witnesses)
+    if thread_data_s_R is not None:
+        kept = without_common_waits(stragglers, rows, thread_data_s_R)
     if witnesses.loaders_without_reserve is not None:
         kept, waits_alike = without_loaders_alike(
             kept, rows, found.cycle_K, witnesses.loaders_without_reserve
@@ -480,6 +481,13 @@ def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) 
         return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
     return _Lateness(kept, loss_K, waits_alike, lacking)
+
+
+def _thread_data_s(table: StepTable, found: Window, witnesses: Witnesses) -> Floats | None:
+    """Of the window's steps alone: before its loader fell behind a rank's thread waited as little as the others'."""
+    if witnesses.thread_data_s is None or not found.present.size:
+        return None
+    return witnesses.thread_data_s(int(table.step_of(found.present[0])))
 
 
 def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:

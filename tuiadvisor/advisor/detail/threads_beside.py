@@ -82,9 +82,9 @@ def mean_step_s(host: StepTable, first_step: int) -> float | None:
     return median_or_none(row_mean(host.step_s_RK[:, begin:]))
 
 
-def thread_data_s(host: StepTable, timed: StepTable) -> Floats:
-    """Seconds a step that each rank's thread waits for data, over the steps of the table of device times."""
-    begin = min(host.column_of(timed.first_step), max(host.num_steps - MIN_STEADY_STEPS, 0))
+def thread_data_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
+    """Seconds a step that each rank of the timed table has its thread wait for data, from a job step on."""
+    begin = min(host.column_of(first_step), max(host.num_steps - MIN_STEADY_STEPS, 0))
     return _mean_data_s(host, timed.ranks, np.arange(max(begin, 0), host.num_steps))
 
 
