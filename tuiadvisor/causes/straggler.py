@@ -15,6 +15,7 @@ from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES
 from tuiadvisor.phases import COMPUTE
+from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +55,7 @@ OWN_CODE: Final = (
 PARTS: Final = frozenset({"modules", "layers", "conv", "mm"})
 MOST_STEPS: Final = 0.5  # beside a save, of a rank and not of others: it may be what slows that rank
 LONGER: Final = 1.05  # times the others' squared lengths: chosen, below it they are alike
+GROWING: Final = 0.5  # of its lateness: so much of it has come little by little
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
 
 
@@ -179,7 +181,6 @@ def _make_ahead(ranks: tuple[int, ...], loaders: dict[int, LoaderBatches]) -> bo
 def _of_group(group: list[LateRank], what_if: Gain) -> Values:
     """How late, how often and since when."""
     since = min(entry.since_step for entry in group)
-    seen = all(entry.late.onset_seen for entry in group)
     return {
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
@@ -190,8 +191,18 @@ def _of_group(group: list[LateRank], what_if: Gain) -> Values:
         "score": min(entry.late.score for entry in group),
         "since": since,
         "beyond_past": _least(entry.late.beyond_past for entry in group),
-        "since_words": f"since step {since}" if seen else "since the first step compared",
+        "since_words": _since_words(group, since),
     }
+
+
+def _since_words(group: list[LateRank], since: int) -> str:
+    """Since when, or how much later it has become little by little."""
+    grown_s = [entry.late.drift.growth_s for entry in group if entry.late.drift is not None]
+    if len(grown_s) == len(group) and min(grown_s) >= GROWING * group[0].late.mean_excess_s:
+        return f"growing, by {seconds(max(grown_s))} since the first steps compared"
+    if all(entry.late.onset_seen for entry in group):
+        return f"since step {since}"
+    return "since the first step compared"
 
 
 def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
@@ -366,7 +377,7 @@ straggler score ratio peers' work between barriers against the group's
 straggler since steps job step since which the group is late
 straggler steps_seen steps steps of the window in which it was compared
 straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
-straggler since_words text "since step 57" or "since the first step compared"
+straggler since_words text "since step 57", "since the first step compared" or "growing, by 18 ms since ..."
 straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for data
 straggler in_compute flag 1 if it arises in forward, backward or optimizer

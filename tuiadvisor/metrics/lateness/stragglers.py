@@ -16,6 +16,7 @@ import numpy as np
 from tuiadvisor.metrics.lateness.precedent import beyond_past
 from tuiadvisor.metrics.series.bootstrap import mean_interval
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.recent_noise import (
     RECENT_STEPS,
     growth,
@@ -97,6 +98,7 @@ class Late:
     is_rare: bool = False  # long stalls in few steps, rather than a little in many
     beyond_past: float | None = None  # its lateness over the largest of the past; None: too little past
     surely: float = 0.0  # share of its lateness that others than its steps vouch for
+    drift: Drift | None = None  # its lateness grew little by little over all steps given
 
 
 def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
@@ -295,6 +297,7 @@ def _late(
     is_rare: bool,
     past_ratio: float | None,
     surely: float,
+    drift: Drift | None,
 ) -> Late:
     """excess_K: lateness beyond the peers' level, each step."""
     typical_s, mean_s, persistent = _persistence(excess_K)
@@ -329,6 +332,7 @@ def _late(
         is_rare=is_rare,
         beyond_past=past_ratio,
         surely=surely,
+        drift=drift,
     )
 
 
@@ -412,6 +416,7 @@ def find_stragglers(
             is_rare=bool(is_rare_R[row]),
             past_ratio=unlike_past[index],
             surely=float(surely_R[row]),
+            drift=find_drift(work_RK[row] - medians(work_RK[peers], 0)) if rows.size <= MAX_DATED else None,
         )
         for index, row in enumerate(rows)
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
+from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drift
 from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -210,6 +211,7 @@ def find_regime(
             if abs(change.shift) >= NEW_REGIME_SHARE * cycle_s
             and _is_believed(table, columns, change.index, cycle_K.size)
         ]
+    starts += _drift_starts(beyond_RK, cycle_s)
     bursts = [change.index for row in intermittent for change in found.levels[row]]
     starts = [start for start in starts if all(_is_apart(start.change, index) for index in bursts)]
     starts += _mean_starts(found, cycle_s, cycle_K.size)
@@ -222,6 +224,8 @@ def find_regime(
     if not starts:
         return Regime(0, cycle_changes, by_row, intermittent)
     latest = max(starts, key=lambda start: (start.change.index, abs(start.change.shift)))
+    if latest.is_drift:
+        return Regime(latest.change.index, cycle_changes, by_row, intermittent)
     row, change, phase = latest.row, latest.change, latest.phase
     if row is not None and work_RK.shape[0] == 2:
         row, change = _own_change(work_RK, change)
@@ -239,6 +243,25 @@ class _Start:
     change: Change
     row: int | None  # None: of all ranks
     phase: str | None = None
+    is_drift: bool = False  # it has been coming for long
+
+
+def _drift_starts(beyond_RK: Floats, cycle_s: float) -> list[_Start]:
+    """Where ranks become late little by little: there is no level, so only the latest part is the present."""
+    num_ranks, num_steps = beyond_RK.shape
+    part = num_steps // NUM_PARTS
+    if num_ranks < 2 or part < MIN_PART_STEPS:
+        return []
+    growth_R = medians(beyond_RK[:, -part:], 1) - medians(beyond_RK[:, :part], 1)
+    large = NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
+    grown = np.argsort(-growth_R, kind="stable")[:MAX_SEARCHED_RANKS]
+    start = num_steps - max(part, SETTLED_STEPS)  # so short that it is nearly level
+    drifts = {int(row): find_drift(beyond_RK[row]) for row in grown if growth_R[row] >= large}
+    return [
+        _Start(Change(start, drift.first_s, drift.last_s), row, is_drift=True)
+        for row, drift in drifts.items()
+        if drift is not None
+    ]
 
 
 def _is_apart(change: Change, index: int) -> bool:
