@@ -18,16 +18,17 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
-from device_worlds import FURTHER, TABLE, Said, said_of
+from device_troubles import TROUBLES
+from device_worlds import FURTHER, TABLE, Said, World, said_of
 
 SYNCS = (1, 10, 0)
 
 
-def cells(name: str, num_ranks: int, *, verbose: bool) -> list[Said]:
+def cells(name: str, world: World, num_ranks: int, period: int, *, verbose: bool) -> list[Said]:
     """One situation at one size, for each distance of looks at the loss."""
     found = []
     for sync in SYNCS:
-        said = said_of(name, num_ranks, sync)
+        said = said_of(world, num_ranks, sync, period)
         found.append(said)
         if verbose or said.is_wrong:
             print(f"{said.word:8} {name}, {num_ranks} ranks, sync {sync}: {said.words}", flush=True)
@@ -39,6 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 64])
     parser.add_argument("--only", default="*")
+    parser.add_argument("--period", type=int, default=1, help="one step in so many is measured")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     begin_s = process_time()
@@ -49,14 +51,14 @@ def main() -> int:
         + " |",
         "|---" * (len(options.ranks) + 1) + "|",
     ]
-    for title, names in (("of the table", TABLE), ("further", FURTHER)):
+    for title, names in (("of the table", TABLE), ("further", FURTHER), ("on clusters", TROUBLES)):
         lines.append(f"| **{title}** |" + " |" * len(options.ranks))
-        for name in names:
+        for name, world in names.items():
             if not fnmatch.fnmatch(name, options.only):
                 continue
             row = []
             for num_ranks in options.ranks:
-                found = cells(name, num_ranks, verbose=options.verbose)
+                found = cells(name, world, num_ranks, options.period, verbose=options.verbose)
                 words = [said.word for said in found]
                 counts.update(words)
                 row.append(words[0] if len(set(words)) == 1 else ", ".join(words))

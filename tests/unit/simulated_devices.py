@@ -27,6 +27,7 @@ from tuiadvisor_probes.device_times import is_drawn
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 MS = 1e-3
 EVENT_NAMES = ("rank", "kind", *EVENT_COLUMNS)
 BORDERS = (  # the phase that each border of a step begins, in their order
@@ -57,8 +58,10 @@ class Fault:
     (factor on all launches), link (factor on the transfer), rotate (kernels of one rank after another, 20 steps each),
     spikes (kernels of whoever it hits, with that chance a rank and step), forward, backward, optimizer (their kernels
     alone), save (the thread does something else after the step), lengths (kernels of every rank and step by a factor
-    that is drawn anew; `factor` is its spread).
-    every: in one step of so many. turns: the ranks take turns, so many steps each; 0: all of them at once.
+    that is drawn anew; `factor` is its spread), gc (the thread collects garbage before forward), longer and batch
+    (factor on kernels and on the tokens or samples that the rank tells), and any of the thread's parts (data_host).
+    every: in one step of so many, or `length` steps in a row. turns: the ranks take turns, so many steps each; 0: all
+    of them at once. ramp: it grows for so many steps. micro: in that micro-step alone; None: in all of them.
     """
 
     kind: str
@@ -70,6 +73,9 @@ class Fault:
     chance: float = 1.0
     every: int = 1
     turns: int = 0
+    length: int = 1
+    ramp: int = 0
+    micro: int | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,14 @@ class DeviceJob:
     eval_every: int = 0  # steps; all ranks evaluate after such a step, as long as
     eval_s: float = 2.0
     logging_rank: int = -1  # looks at the loss in every step, whatever the others do
+    unseen_meetings: int = (
+        0  # times in backward that all ranks meet where no hook sees it (a pipeline's neighbours)
+    )
+    groups: int = 1  # rank r exchanges gradients with those of r % groups alone
+    eval_rank: int = -1  # evaluates alone; -1: all do
+    looks_in_layers: bool = False  # the thread waits for its device after each layer
+    tokens: int = -1  # of a rank's step; -1: nobody tells
+    parallel: dict[str, int] = field(default_factory=dict, hash=False)  # as the rank tells
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -169,6 +183,7 @@ class DeviceRun:
     passed: Floats  # when the device passed it
     arrive: Floats  # the last gradient's kernel was launched
     release: Floats  # backward returned on the host
+    gc_s: Floats | None = None  # K x R that the threads collected garbage
 
     @cached_property
     def cycle_s(self) -> Floats:
@@ -215,25 +230,47 @@ def _simulated(job: DeviceJob) -> DeviceRun:
     seconds |= {f"{name}_host": noisy(getattr(job, f"{name}_host_s"), job.host_noise) for name in hosts}
     transfer = job.transfer_s * rng.lognormal(0.0, job.transfer_noise, job.num_steps)
     lots = rng.random(shape)
-    seconds["save"] = np.zeros(shape)
+    seconds["save"], seconds["gc"] = np.zeros(shape), np.zeros(shape)
     for fault in job.faults:
-        transfer = _apply(fault, job, seconds, transfer, lots)
-    return _run(job, seconds, transfer, rng.exponential(20e-6, shape))
+        if fault.micro is None:
+            transfer = _apply(fault, job, seconds, transfer, lots)
+    micro = [dict(seconds) for _ in range(job.micro_steps)]
+    for fault in job.faults:
+        if fault.micro is not None:
+            _apply(fault, job, micro[fault.micro], transfer, lots)
+    return _run(job, seconds, transfer, rng.exponential(20e-6, shape), micro)
 
 
-def _apply(
-    fault: Fault, job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, lots: Floats
-) -> Floats:
+def _hit(fault: Fault, job: DeviceJob, lots: Floats | None = None) -> Bools:
+    """Where it is, K x R; lots: K x R, None: wherever it may be."""
     steps, ranks = np.arange(job.num_steps)[:, None], np.arange(job.num_ranks)[None, :]
-    hit = (steps >= fault.onset) & (steps < fault.until) & (lots <= fault.chance) & (steps % fault.every == 0)
+    hit = (steps >= fault.onset) & (steps < fault.until) & (steps % fault.every < fault.length)
+    hit = hit & (
+        np.ones((job.num_steps, job.num_ranks), dtype=np.bool_) if lots is None else lots <= fault.chance
+    )
     if fault.turns and fault.ranks:
         hit &= ranks == np.array(fault.ranks)[steps // fault.turns % len(fault.ranks)]
     elif fault.kind == "rotate":
         hit &= steps // 20 % job.num_ranks == ranks
     elif fault.ranks is not None:
         hit &= np.isin(ranks, fault.ranks)
+    return np.asarray(hit)
+
+
+def _factor(fault: Fault, num_steps: int) -> Floats:
+    """By step, K x 1: what it multiplies by."""
+    if not fault.ramp:
+        return np.full((num_steps, 1), fault.factor)
+    grown = np.clip((np.arange(num_steps)[:, None] - fault.onset) / fault.ramp, 0.0, 1.0)
+    return np.asarray(1 + (fault.factor - 1) * grown)
+
+
+def _apply(
+    fault: Fault, job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, lots: Floats
+) -> Floats:
+    hit, factor = _hit(fault, job, lots), _factor(fault, job.num_steps)
     if fault.kind == "link":
-        return np.where(hit.any(axis=1), transfer * fault.factor, transfer)
+        return np.where(hit.any(axis=1), transfer * factor[:, 0], transfer)
     if fault.kind == "lengths":
         # Its own lots, so that the noise is the healthy twin's.
         drawn = np.random.default_rng(job.seed + 1).lognormal(0.0, fault.factor, hit.shape)
@@ -241,14 +278,16 @@ def _apply(
             seconds[name] = np.where(hit, seconds[name] * drawn / np.exp(fault.factor**2 / 2), seconds[name])
         return transfer
     names: tuple[str, ...]
-    if fault.kind in ("device", "rotate"):
+    if fault.kind in {"device", "rotate"}:
         names = ("copy", "forward", "backward", "optimizer")
+    elif fault.kind in {"longer", "batch"}:
+        names = ("copy", "forward", "backward")
     elif fault.kind == "host":
         names = ("copy_host", "forward_host", "backward_host", "optimizer_host", "other_host")
     else:
         names = ({"data": "data_host", "spikes": "backward", "save": "save"}.get(fault.kind, fault.kind),)
     for name in names:
-        seconds[name] = np.where(hit, seconds[name] * fault.factor + fault.amount_s, seconds[name])
+        seconds[name] = np.where(hit, seconds[name] * factor + fault.amount_s, seconds[name])
     return transfer
 
 
@@ -272,7 +311,11 @@ class _Ranks:
 
 
 def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
-    job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, late: Floats
+    job: DeviceJob,
+    seconds: dict[str, Floats],
+    transfer: Floats,
+    late: Floats,
+    micro: list[dict[str, Floats]] | None = None,  # the seconds of each micro-step, where these differ
 ) -> DeviceRun:
     ranks = _Ranks(job)
     recorded = np.empty((job.num_steps, job.closing + 1, job.num_ranks))
@@ -280,12 +323,16 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
     arrive = np.empty((job.num_steps, job.num_ranks))
     release = np.empty_like(arrive)
     at = {round((index + 1) * job.num_backward / job.num_buckets) for index in range(job.num_buckets)}
-    exchanged = START_S
+    group = np.arange(job.num_ranks) % job.groups
+    members = [np.flatnonzero(group == number) for number in range(job.groups)]
+    exchanged = np.full(job.num_ranks, START_S)
     index = 0  # of the next border
     pieces = {"forward": job.num_forward, "backward": job.num_backward, "optimizer": job.num_optimizer}
-    piece_s = {
-        name: (seconds[f"{name}_host"] / number, seconds[name] / number) for name, number in pieces.items()
-    }
+    micro = micro or [seconds] * job.micro_steps
+    piece_s = [
+        {name: (one[f"{name}_host"] / number, one[name] / number) for name, number in pieces.items()}
+        for one in micro
+    ]
 
     def border(k: int) -> None:
         nonlocal index
@@ -298,16 +345,16 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
         ranks.free = np.full(job.num_ranks, ranks.free.max() + MEETING_S)
 
     for k in range(job.num_steps):
-        part = {name: values[k] for name, values in seconds.items()}
-        forward, backward, optimizer = (
-            (host_s[k], device_s[k]) for host_s, device_s in (piece_s[name] for name in pieces)
-        )
         index = 0
         border(k)
         if k:
             recorded[k - 1, job.closing], passed[k - 1, job.closing] = recorded[k, 0], passed[k, 0]
         for micro_step in range(job.micro_steps):
             is_last = micro_step == job.micro_steps - 1
+            part = {name: values[k] for name, values in micro[micro_step].items()}
+            forward, backward, optimizer = (
+                (host_s[k], device_s[k]) for host_s, device_s in piece_s[micro_step].values()
+            )
             if micro_step:
                 border(k)
             ranks.host = ranks.host + part["data_host"]
@@ -316,6 +363,8 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
             if job.is_copy_blocking:
                 ranks.host = np.maximum(ranks.host, ranks.free)
             border(k)
+            if not micro_step:
+                ranks.host = ranks.host + part.get("gc", 0.0)
             for layer in range(job.meetings + 1):
                 if layer:  # the border before it is passed when the device is there
                     border(k)
@@ -324,15 +373,23 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
                 num = job.num_forward / (job.meetings + 1)
                 for _ in range(round(num * (layer + 1)) - round(num * layer)):
                     ranks.launch(*forward)
+                    if job.looks_in_layers:
+                        ranks.host = np.maximum(ranks.host, ranks.free)
             border(k)
             layers = {round((n + 1) * job.num_backward / (job.meetings + 1)) for n in range(job.meetings)}
+            unseen = {
+                round((n + 1) * job.num_backward / (job.unseen_meetings + 1))
+                for n in range(job.unseen_meetings)
+            }
             for piece in range(1, job.num_backward + 1):
                 ranks.launch(*backward)
-                if piece in layers:
+                if piece in layers or piece in unseen:
                     meet()
                 if is_last and piece in at:
                     # The slowest rank's compute has reached the bucket, and the one before is through.
-                    exchanged = max(exchanged, float(ranks.free.max())) + transfer[k] / job.num_buckets
+                    for mates in members:
+                        there = np.maximum(exchanged[mates], ranks.free[mates].max())
+                        exchanged[mates] = there + transfer[k] / job.num_buckets
             if not is_last:
                 border(k)
         arrive[k] = ranks.host
@@ -355,12 +412,13 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
         if job.eval_every:
             border(k)
             if job.evaluates(k):
-                ranks.launch(np.full(job.num_ranks, 0.1 * job.eval_s), np.full(job.num_ranks, job.eval_s))
-                ranks.host = np.maximum(ranks.host, ranks.free)
+                who = (job.eval_rank < 0) | (np.arange(job.num_ranks) == job.eval_rank)
+                ranks.launch(np.where(who, 0.1 * job.eval_s, 0.0), np.where(who, job.eval_s, 0.0))
+                ranks.host = np.where(who, np.maximum(ranks.host, ranks.free), ranks.host)
             border(k)
     recorded[-1, job.closing] = ranks.host
     passed[-1, job.closing] = np.maximum(ranks.host + EVENT_S, ranks.free)
-    return DeviceRun(job, recorded, passed, arrive, release)
+    return DeviceRun(job, recorded, passed, arrive, release, seconds.get("gc"))
 
 
 # -- what the probes write ----------------------------------------------------------------------------------------
@@ -392,7 +450,12 @@ def step_table(run: DeviceRun) -> Ints:
     for index, name in enumerate(job.borders):
         if name in HOOKED or name == "eval":
             spent[name] = spent.get(name, 0.0) + spans[:, index]
-    evaluates = np.array([job.evaluates(step) for step in range(job.num_steps)])[:, None]
+    evaluates = np.array(
+        [
+            [job.evaluates(step) and job.eval_rank in {-1, rank} for rank in range(job.num_ranks)]
+            for step in range(job.num_steps)
+        ]
+    )
     steps = np.arange(job.num_steps)[:, None]
     local = steps - attached(job)[None, :]
     clocks = {"begin_ns": begin, "end_ns": end, "arrive_ns": run.arrive, "release_ns": run.release}
@@ -407,16 +470,26 @@ def step_table(run: DeviceRun) -> Ints:
         "group_seq": seq_at_end(job, 0) + job.num_buckets * steps,
         "num_collectives": job.num_buckets,
         "micro_steps": job.micro_steps,
-        "samples": job.samples,
+        "samples": np.rint(job.samples * _more(job, "batch")),
+        "tokens": np.rint(job.tokens * _more(job, "longer")) if job.tokens > 0 else -1,
         "flags": np.where(local == 0, int(StepFlag.FIRST), 0) | np.where(evaluates, int(StepFlag.EVAL), 0),
         "observed": sum(1 << PHASES.index(name) for name in HOOKED),
         "probe_cost_ns": 20_000,
-        "gc_ns": 0,
+        "gc_ns": 0 if run.gc_s is None else np.rint(run.gc_s * 1e9),
         "cpu_ns": np.rint(0.9 * (end - begin) * 1e9),  # a thread that waits for its device spins
     }
     for name, values in columns.items():
         table[:, :, STEP_NAMES.index(name)] = values
     return table
+
+
+def _more(job: DeviceJob, kind: str) -> Floats:
+    """By what factor each rank's step has more of what that kind of fault brings, K x R."""
+    result = np.ones((job.num_steps, job.num_ranks))
+    for fault in job.faults:
+        if fault.kind == kind:
+            result *= np.where(_hit(fault, job), _factor(fault, job.num_steps), 1.0)
+    return result
 
 
 def _offset_ns(job: DeviceJob, rank: int) -> int:
@@ -501,7 +574,7 @@ def _rows_of(  # noqa: PLR0917 - what the host knew of each step
         table[:, :, EVENT_NAMES.index(name)] = values
     is_training = np.array([name != "eval" for name in borders])
     return [
-        rows if run.job.evaluates(step) else rows[is_training]
+        rows if run.job.evaluates(step) and run.job.eval_rank in {-1, rank} else rows[is_training]
         for step, rows in zip(steps, table, strict=True)
     ]
 
@@ -533,7 +606,7 @@ def hello(job: DeviceJob, host: str, device: str = "cuda") -> Frame:
                 "device_uuid": f"5f6a-{rank}",
                 "label": "train.py",
                 "command": "train.py --fast",
-                "parallel": {},
+                "parallel": dict(job.parallel),
                 "ddp": True,
                 "hooks": {"data": "ok", "device_times": "ok", "device_barrier": "ok"},
             }

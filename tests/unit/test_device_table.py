@@ -6,14 +6,24 @@
 from __future__ import annotations
 
 import pytest
+from device_troubles import TROUBLES
 from device_worlds import FURTHER, TABLE, World, judged, said_of
 from simulated_devices import DeviceJob, Fault, view_of
 
 pytestmark = pytest.mark.slow
 
+SITUATIONS = {**TABLE, **FURTHER, **TROUBLES}
 NOT_RIGHT = {
     "FSDP2, healthy": "unknown",
     "FSDP2, one device slow": "unknown",
+    "twelve measured steps so far, one device slow": "unknown",
+    "one rank's device is not seen, and it is the slow one": "unknown",
+    "memory is freed and asked for anew for 150 ms every fortieth step on one rank": "remark",  # 4 % of the step
+    # The host's pauses of any rank, of which the device shows a part; neighbours that meet where no hook is.
+    "garbage collected for 200 ms in one step of thirty, any rank, thread far ahead": "wrong",
+    "stages of a pipeline of unlike length beside data parallel": "wrong",
+    "all devices grow slower by a quarter over four hundred steps": "wrong",
+    "a checkpoint is copied beside the training, twenty slower steps of every hundred": "wrong",
     "SyncBatchNorm, one device slow": "size",  # half of it is seen in forward, the other half in no border of backward
 }
 # A third of them beside the situations of test_device_situations; the others run with `make test-all`.
@@ -28,6 +38,9 @@ ALWAYS = {
     "batches of very different lengths",
     "copy slow on all ranks",
     "slow device and slow data on another rank",
+    "device grows slower by a quarter over four hundred steps",
+    "a device slow until step 150, from then on another rank's data",
+    "NVML shows one clock held back, another rank's data is late",
 }
 
 
@@ -35,16 +48,24 @@ def parameters() -> list[object]:
     """Every situation by name."""
     return [
         pytest.param(name, id=name, marks=() if name in ALWAYS else pytest.mark.extended)
-        for name in (*TABLE, *FURTHER)
+        for name in SITUATIONS
     ]
 
 
 @pytest.mark.parametrize("name", parameters())
 def test_nothing_that_is_said_of_a_situation_is_wrong(name: str) -> None:
     """With 4 ranks and a look at the loss in every tenth step."""
-    said = said_of(name, 4, 10)
+    said = said_of(SITUATIONS[name], 4, 10)
 
     assert said.word == NOT_RIGHT.get(name, "right"), said.words
+
+
+def test_loader_that_falls_behind_is_judged_by_the_steps_since_then() -> None:
+    """Each rank waits 40 ms a step for data, one of them 120 ms since step 500 of 700: twice as long as the others."""
+    name = "a loader's worker dies at step 500, data three times slower on one rank"
+    said = said_of(SITUATIONS[name], 4, 1)
+
+    assert said.word == "right", said.words
 
 
 def test_an_innocent_rank_or_a_wrong_reason_is_scored_as_wrong() -> None:
