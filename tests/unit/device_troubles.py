@@ -88,6 +88,11 @@ def all_in_turn(kind: str, amount_s: float, every: int) -> Build:
     return lambda job: job.with_faults(Fault(kind, None, amount_s, chance=1 / every))
 
 
+def _mesh(job: DeviceJob, axis: str) -> dict[str, int]:
+    """Two ranks of that axis in a row, data parallel beside."""
+    return {"dp": max(1, job.num_ranks // 2), axis: 2}
+
+
 FOUR: Final = changed(micro_steps=4, queue=400)
 LOCKED: Final = changed(micro_steps=4, queue=20)
 SLOW_WORDS: Final = DEVICE | {"forward", "backward", "optimizer"}
@@ -319,6 +324,29 @@ TROUBLES: Final[dict[str, World]] = {
         lambda job: two_bad(job)[1:],
         DEVICE,
         first=220,
+    ),
+    "one device of a pipeline's stages slow, replicas of two stages": World(
+        lambda job: SLOW(
+            replace(job, unseen_meetings=4, unseen_mates=2, groups=2, parallel=_mesh(job, "pp"))
+        ),
+        bad,
+        DEVICE,
+    ),
+    "one device of a tensor-parallel pair slow": World(
+        lambda job: SLOW(
+            replace(
+                job,
+                num_ranks=max(4, job.num_ranks),
+                unseen_meetings=8,
+                unseen_mates=2,
+                groups=2,
+                parallel=_mesh(job, "tp"),
+            )
+        ),
+        lambda _job: (2, 3),  # they wait for each other within their layers
+        SLOW_WORDS,
+        must_all=False,
+        is_sized=False,
     ),
     "stages of a pipeline of unlike length beside data parallel": World(
         lambda job: replace(

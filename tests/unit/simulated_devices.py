@@ -122,6 +122,7 @@ class DeviceJob:
     unseen_meetings: int = (
         0  # times in backward that all ranks meet where no hook sees it (a pipeline's neighbours)
     )
+    unseen_mates: int = 0  # so many ranks in a row meet there; 0: all
     groups: int = 1  # rank r exchanges gradients with those of r % groups alone
     eval_rank: int = -1  # evaluates alone; -1: all do
     looks_in_layers: bool = False  # the thread waits for its device after each layer
@@ -340,9 +341,10 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
         passed[k, index] = ranks.free = np.maximum(ranks.host + EVENT_S, ranks.free)
         index += 1
 
-    def meet() -> None:
-        """All devices wait for the last one, within a phase."""
-        ranks.free = np.full(job.num_ranks, ranks.free.max() + MEETING_S)
+    def meet(mates: int = 0) -> None:
+        """Devices wait for the last one of so many in a row (0: of all), within a phase."""
+        by_group = ranks.free.reshape(-1, mates or job.num_ranks)
+        ranks.free = np.repeat(by_group.max(axis=1) + MEETING_S, by_group.shape[1])
 
     for k in range(job.num_steps):
         index = 0
@@ -383,8 +385,10 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
             }
             for piece in range(1, job.num_backward + 1):
                 ranks.launch(*backward)
-                if piece in layers or piece in unseen:
+                if piece in layers:
                     meet()
+                if piece in unseen:
+                    meet(job.unseen_mates)
                 if is_last and piece in at:
                     # The slowest rank's compute has reached the bucket, and the one before is through.
                     for mates in members:

@@ -16,12 +16,13 @@ SITUATIONS = {**TABLE, **FURTHER, **TROUBLES}
 NOT_RIGHT = {
     "FSDP2, healthy": "unknown",
     "FSDP2, one device slow": "unknown",
+    "stages of a pipeline of unlike length beside data parallel": "unknown",  # they meet where no hook is
+    "one device of a pipeline's stages slow, replicas of two stages": "unknown",
     "twelve measured steps so far, one device slow": "unknown",
     "one rank's device is not seen, and it is the slow one": "unknown",
     "memory is freed and asked for anew for 150 ms every fortieth step on one rank": "remark",  # 4 % of the step
-    # The host's pauses of any rank, of which the device shows a part; neighbours that meet where no hook is.
+    # The host's pauses of any rank, of which the device shows a part.
     "garbage collected for 200 ms in one step of thirty, any rank, thread far ahead": "wrong",
-    "stages of a pipeline of unlike length beside data parallel": "wrong",
     "all devices grow slower by a quarter over four hundred steps": "wrong",
     "a checkpoint is copied beside the training, twenty slower steps of every hundred": "wrong",
     "SyncBatchNorm, one device slow": "size",  # half of it is seen in forward, the other half in no border of backward
@@ -39,6 +40,7 @@ ALWAYS = {
     "copy slow on all ranks",
     "slow device and slow data on another rank",
     "device grows slower by a quarter over four hundred steps",
+    "one device of a pipeline's stages slow, replicas of two stages",
     "a device slow until step 150, from then on another rank's data",
     "NVML shows one clock held back, another rank's data is late",
 }

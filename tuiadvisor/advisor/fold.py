@@ -55,7 +55,7 @@ from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import measured_of, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
-from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
+from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, pipeline_view
 from tuiadvisor.advisor.judge.verdict import (
     not_yet,
     stands_still,
@@ -406,6 +406,8 @@ class Advisor(Intake):
             and len(table.ranks) == self.store.tracks.num
             and not (host is not None and self.roster.silent_agents()),
             on_accelerator=self.on_device,
+            # A host's clock sees stages wait for their neighbours, a device's only that it waits.
+            holds_stages=host is not None and not self.device_times.of_trace and has_stages(self.roster),
             witnesses=self._witnesses(table, host),
         )
 
