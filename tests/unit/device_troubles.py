@@ -32,6 +32,7 @@ from simulated_devices import EVENT_NAMES, MS, DeviceJob, Fault
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 
 PAUSES: Final = frozenset({"periodic_pause", "irregular_pause", "checkpoint_pause"})
+COLLECTING: Final = frozenset({"unaligned_collection"})
 TURNS: Final = frozenset({"wandering_lateness", "taking_turns", "uneven_lengths"})
 IN_TURNS: Final = "stragglers that vary from step to step cost"
 
@@ -114,24 +115,10 @@ TROUBLES: Final[dict[str, World]] = {
         one("forward_host", 180.0, until=1), may_pause=True
     ),
     "garbage collected for 200 ms in one step of thirty, any rank, thread far ahead": World(
-        within(changed(num_steps=400, queue=400), all_in_turn("gc", 200 * MS, 30)),
-        findings=PAUSES | TURNS,
-        sentence=IN_TURNS,
-        is_sized=False,
-        may_pause=True,
-        guilty=lambda job: tuple(range(job.num_ranks)),
-        must_all=False,
-        causes=HOST,
+        within(changed(num_steps=400, queue=400), all_in_turn("gc", 200 * MS, 30)), findings=COLLECTING
     ),
     "garbage collected for 200 ms in one step of thirty, any rank, thread just ahead": World(
-        within(changed(num_steps=400, queue=12), all_in_turn("gc", 200 * MS, 30)),
-        findings=PAUSES | TURNS,
-        sentence=IN_TURNS,
-        is_sized=False,
-        may_pause=True,
-        guilty=lambda job: tuple(range(job.num_ranks)),
-        must_all=False,
-        causes=HOST,
+        within(changed(num_steps=400, queue=12), all_in_turn("gc", 200 * MS, 30)), findings=COLLECTING
     ),
     "garbage collected for 200 ms every thirtieth step on one rank": World(
         within(changed(num_steps=400, queue=12), one("gc", 200 * MS, every=30)),

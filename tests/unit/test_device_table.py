@@ -21,8 +21,6 @@ NOT_RIGHT = {
     "twelve measured steps so far, one device slow": "unknown",
     "one rank's device is not seen, and it is the slow one": "unknown",
     "memory is freed and asked for anew for 150 ms every fortieth step on one rank": "remark",  # 4 % of the step
-    # The host's pauses of any rank, of which the device shows a part.
-    "garbage collected for 200 ms in one step of thirty, any rank, thread far ahead": "wrong",
     "all devices grow slower by a quarter over four hundred steps": "wrong",
     "a checkpoint is copied beside the training, twenty slower steps of every hundred": "wrong",
     "SyncBatchNorm, one device slow": "size",  # half of it is seen in forward, the other half in no border of backward

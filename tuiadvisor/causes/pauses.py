@@ -70,7 +70,8 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "is_eval": int(pause.kind == "eval"),
         "is_saving": int(pause.kind == SAVING),
         "is_periodic": int(pause.kind == "periodic"),
-        "is_data_wait": int(pause.phase == "data_wait"),
+        # A device that waits for a thread that collects waits in whatever phase comes next.
+        "is_data_wait": int(pause.phase == "data_wait" and not pause.is_collecting),
         "is_over": int(pause.is_over),
         "is_irregular": int(pause.kind == "irregular"),
     }

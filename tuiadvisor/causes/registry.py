@@ -26,6 +26,7 @@ from tuiadvisor.causes.slower_since import SLOWER_SINCE
 from tuiadvisor.causes.stack import STACK
 from tuiadvisor.causes.straggler import SLOW_HOST, STRAGGLER
 from tuiadvisor.causes.taking_turns import TAKING_TURNS
+from tuiadvisor.causes.unaligned_collection import UNALIGNED_COLLECTION
 from tuiadvisor.causes.uneven_lengths import UNEVEN_LENGTHS
 from tuiadvisor.causes.warmup import WARMUP
 from tuiadvisor.causes.whole_job import WHOLE_JOB
@@ -54,6 +55,7 @@ CAUSES: Final = (
     COMMUNICATION_BOUND,
     TAKING_TURNS,
     UNEVEN_LENGTHS,
+    UNALIGNED_COLLECTION,
     WARMUP,
     SLOWER_SINCE,
     PIPELINE_BUBBLE,

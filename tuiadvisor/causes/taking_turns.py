@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """What is lost to it."""
-    turns = diagnosis.turn_taking
+    turns, collections = diagnosis.turn_taking, diagnosis.collections
+    # What garbage collection explains is told by its own finding.
+    told_s = collections.gain.loss_s if collections is not None else 0.0
+    left_s = max(turns.loss_s - told_s, 0.0) if turns else None
     return {
         "on_device_clock": float(facts.device is not None),
-        "turn_taking_s": turns.loss_s if turns else None,
-        "turn_taking_share": turns.loss_s / turns.step_s if turns else None,
+        "turn_taking_s": left_s,
+        "turn_taking_share": left_s / turns.step_s if turns and left_s is not None else None,
     }
 
 

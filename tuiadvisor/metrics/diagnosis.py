@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor import phases
+from tuiadvisor.metrics.lateness.collections import CollectionLoss, collection_loss
 from tuiadvisor.metrics.lateness.job_losses import (
     CommonLoss,
     checkpoint_loss,
@@ -127,6 +128,7 @@ class Diagnosis:
     turns_of_one: float  # the largest part of it that one rank has
     wandering: Wanderers | None
     lengths: LengthLoss | None
+    collections: CollectionLoss | None  # that ranks make at different steps
     slowdown: Slowdown | None
     level_shift: LevelShift | None
     input_since: int | None
@@ -291,6 +293,7 @@ def without_device(found: Diagnosis) -> Diagnosis:
         turn_taking=None,
         wandering=None,
         lengths=None,
+        collections=None,
         slowdown=None,
         level_shift=None,
         input_since=None,
@@ -421,6 +424,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
+        collections=_collections(table, barrier, found, rows),
         # One rank's loader alone would not make the step shorter.
         slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),
@@ -431,6 +435,18 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
         held=_held(found, steady_barrier, late, asked.witnesses.off_core),
     )
+
+
+def _collections(table: StepTable, barrier: Barrier, found: Window, rows: Ints) -> CollectionLoss | None:
+    """Over all steps since the window began whose collections are known, long ones too: collections make them so."""
+    if rows.size < 2 or not found.present.size:
+        return None
+    columns = np.arange(int(found.present[0]), table.num_steps)
+    at = np.ix_(rows, columns)
+    columns = columns[(np.isfinite(barrier.work_RK[at]) & np.isfinite(table.gc_s_RK[at])).all(axis=0)]
+    at = np.ix_(rows, columns)
+    follows_K = np.diff(table.steps_of(columns), prepend=-1) == 1
+    return collection_loss(barrier.work_RK[at], table.gc_s_RK[at], barrier.cycle_K[columns], follows_K)
 
 
 def _held(

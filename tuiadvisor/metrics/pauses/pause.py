@@ -175,12 +175,16 @@ def irregular_pauses(
 
 
 def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, total_s: float) -> float | None:
-    """Share of the pauses that the rank they wait for collects garbage, beyond a usual step; None if not observed."""
+    """Share of the pauses that the rank they wait for collects garbage, beyond a usual step; None if not observed.
+
+    Of pauses that no rank begins each may be another one's: whoever collects longest is waited for.
+    """
     rows = slice(None) if starter_row is None else slice(starter_row, starter_row + 1)
-    gc_K = column_median(table.gc_s_RK[rows])
+    usual_K = column_median(table.gc_s_RK[rows])
+    gc_K = np.where(np.isnan(table.gc_s_RK[rows]), -np.inf, table.gc_s_RK[rows]).max(axis=0)
     near_K = affected_K.copy()
     near_K[:-1] |= affected_K[1:]  # what follows a barrier delays the next one
-    usual, here = gc_K[~near_K & np.isfinite(gc_K)], gc_K[near_K & np.isfinite(gc_K)]
+    usual, here = usual_K[~near_K & np.isfinite(gc_K)], gc_K[near_K & np.isfinite(gc_K)]
     if not usual.size or not here.size or total_s <= 0:
         return None
     return max(float((here - median(usual)).sum()), 0.0) / total_s
