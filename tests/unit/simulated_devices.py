@@ -611,6 +611,9 @@ def hello(job: DeviceJob, host: str, device: str = "cuda") -> Frame:
                 "label": "train.py",
                 "command": "train.py --fast",
                 "parallel": dict(job.parallel),
+                "model": {"mesh": " ".join(f"{name}={size}" for name, size in job.parallel.items())}
+                if job.parallel
+                else {},
                 "ddp": True,
                 "hooks": {"data": "ok", "device_times": "ok", "device_barrier": "ok"},
             }

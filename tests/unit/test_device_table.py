@@ -38,6 +38,7 @@ ALWAYS = {
     "copy slow on all ranks",
     "slow device and slow data on another rank",
     "device grows slower by a quarter over four hundred steps",
+    "one device of a tensor-parallel pair slow",
     "one device of a pipeline's stages slow, replicas of two stages",
     "a device slow until step 150, from then on another rank's data",
     "NVML shows one clock held back, another rank's data is late",

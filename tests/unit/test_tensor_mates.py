@@ -30,10 +30,18 @@ def test_groups_follow_the_mesh(mesh: str, num_ranks: int, groups: list[tuple[in
 
 
 def late(
-    rank: int, off_core: str | None = None, name: str = "host", more: object = None, is_open: bool = False
+    rank: int,
+    off_core: str | None = None,
+    name: str = "host",
+    more: object = None,
+    is_open: bool = False,
+    *,
+    parts: dict[str, float] | None = None,
 ) -> SimpleNamespace:
     """A late rank."""
-    cause = SimpleNamespace(off_core=off_core, name=name, more=more, is_collecting=False, is_open=is_open)
+    cause = SimpleNamespace(
+        off_core=off_core, name=name, more=more, is_collecting=False, is_open=is_open, parts=parts or {}
+    )
     return SimpleNamespace(rank=rank, cause=cause)
 
 
@@ -73,3 +81,18 @@ def test_ranks_that_hold_different_parts_of_the_model_may_be_late_for_that() -> 
     assert "the part of the model that it holds" in outside_words(Stack({}, ("conv", "head", "modules")), "")
     assert OUTSIDE == outside_words(Stack({"input": "4x8"}, ("threads",)), "")
     assert OUTSIDE == outside_words(None, "")
+
+
+def test_who_is_late_in_forward_and_backward_alone_waits_for_its_mate_that_is_late_elsewhere_too() -> None:
+    """A slow device is slow in its optimizer, a late batch is late in data; who meets it in its layers is neither."""
+    groups = [(0, 1), (2, 3)]
+    beside = late(0, name="backward", parts={"forward": 0.005, "backward": 0.011, "optimizer": 0.0})
+    slow = late(1, name="device", parts={"forward": 0.005, "backward": 0.010, "optimizer": 0.0012})
+    starved = late(1, name="data_wait", parts={"data_wait": 0.016})
+    alike = late(0, name="device", parts={"forward": 0.005, "backward": 0.010, "optimizer": 0.0011})
+
+    assert slow is waits_for(beside, [beside, slow], groups)
+    assert starved is waits_for(beside, [beside, starved], groups)
+    assert waits_for(slow, [beside, slow], groups) is None
+    assert waits_for(alike, [alike, slow], groups) is None  # both are slow
+    assert waits_for(late(2, parts=beside.cause.parts), [slow], groups) is None

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 TENSOR_AXES: Final = ("tp", "tensor")
 _WAITED_IN: Final = frozenset({"host", "device", "unknown", *COMPUTE})
+_MEET_IN: Final = frozenset({"forward", "backward"})  # where a group exchanges activations
+MIN_OWN: Final = (
+    0.03  # of its lateness: so much arises where no group meets; an optimizer takes some percent of a step
+)
+LESS_OWN: Final = 0.25  # of the leader's: who has less of that only waits
 
 
 def tensor_groups(mesh: str, num_ranks: int) -> list[tuple[int, ...]]:
@@ -49,7 +54,8 @@ def waits_for(
 ) -> LateRank | None:
     """The late rank of its group that something outside holds back, surely or perhaps; None where this one has a cause.
 
-    Perhaps: it may lack a core, which is too soon to tell.
+    Perhaps: it may lack a core, which is too soon to tell. Or one that is late where no group meets, too (its data, its
+    copies, its optimizer), while this one is late in nothing but forward and backward.
     """
     cause = entry.cause
     if (
@@ -66,10 +72,22 @@ def waits_for(
             for one in stragglers
             if one is not entry
             and one.rank in mates
-            and (one.cause.off_core is not None or one.cause.is_open)
+            and (one.cause.off_core is not None or one.cause.is_open or _leads(one, entry))
         ),
         None,
     )
+
+
+def _leads(one: LateRank, entry: LateRank) -> bool:
+    """Whether one has of its own what makes both late."""
+    own_s = _own_s(one)
+    total_s = sum(max(value, 0.0) for value in one.cause.parts.values())
+    return own_s > 0 and own_s >= MIN_OWN * total_s and _own_s(entry) < LESS_OWN * own_s
+
+
+def _own_s(entry: LateRank) -> float:
+    """Seconds of its lateness outside of the phases in which its group meets."""
+    return sum(max(value, 0.0) for name, value in entry.cause.parts.items() if name not in _MEET_IN)
 
 
 def is_one_group(ranks: tuple[int, ...], groups: Sequence[tuple[int, ...]]) -> bool:
