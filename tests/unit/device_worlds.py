@@ -356,6 +356,8 @@ def _misled(world: World, job: DeviceJob, view: RunView) -> str:
     innocent = _named(view, job) - set(world.guilty(job))
     if innocent:
         return f"innocent {sorted(innocent)[:4]}"
+    if world.is_by_design and any(found.id == "slower_since" for found in view.findings):
+        return "more work called slower"
     causes = {one.cause for one in view.stragglers} - world.causes
     return f"by {sorted(causes)}" if causes else ""
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
+ONE_PHASE: Final = 0.8  # of the growth: TraceML, as the rule's one_phase; so much of it more work explains
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
 
 
@@ -27,10 +28,23 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
             "level_shift_words": None,
             "level_shift_cover": None,
             "level_shift_steps": 0,
+            "level_shift_gradual": 0,
         }
-    near = any(abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts))
+    share = shift.after_s / shift.before_s - 1 if shift.before_s > 0 else None
+    if shift.is_gradual:
+        drift = diagnosis.input_drift
+        told_s = [entry.late.mean_excess_s for entry in diagnosis.stragglers] + (
+            [drift.growth_s] if drift else []
+        )
+        near = max(told_s, default=0.0) >= ONE_PHASE / 2 * (shift.after_s - shift.before_s)
+    else:
+        near = any(
+            abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts)
+        )
+    near = near or (share is not None and (shift.work_growth or 0.0) >= ONE_PHASE * share)
     return {
-        "level_shift_share": shift.after_s / shift.before_s - 1 if shift.before_s > 0 else None,
+        "level_shift_share": share,
+        "level_shift_gradual": int(shift.is_gradual),
         "level_shift_since": shift.since_step,
         "level_shift_unexplained": int(not near),
         "level_shift_phase": shift.phase,
@@ -53,7 +67,8 @@ SLOWER_SINCE: Final = Cause(
     metrics="""
 job level_shift_share share by which the step became longer at level_shift_since, of the step before
 job level_shift_since steps job step at which the step became longer
-job level_shift_unexplained flag 1 if no other finding explains the longer step
+job level_shift_unexplained flag 1 if neither another finding nor more tokens or samples explain the longer step
+job level_shift_gradual flag 1 if the step became longer little by little
 job level_shift_phase text phase that grew most
 job level_shift_words text the same in words
 job level_shift_steps steps steady steps seen since the step became longer

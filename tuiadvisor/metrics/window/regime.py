@@ -60,6 +60,10 @@ class LevelShift:
     phase: str | None  # the phase that grew most, on the typical rank
     cover: float  # share of the growth that it holds
     num_steps: int  # seen since
+    is_gradual: bool = False  # it grows little by little since `since_step`, and has no level
+    work_growth: float | None = (
+        None  # by what share a step's tokens or samples have grown with it; None: not told
+    )
 
 
 WHOLE: Final = Regime(0, (), {}, frozenset())
@@ -314,8 +318,13 @@ def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) ->
 
 def growth_phase(table: StepTable, columns: Ints, index: int) -> tuple[str | None, float]:
     """(phase that grew most at a change, share of the growth that it holds), on the typical rank."""
-    before = columns[max(0, index - COMPARED_STEPS) : index]
-    after = columns[index : index + COMPARED_STEPS]
+    return _grown(
+        table, columns[max(0, index - COMPARED_STEPS) : index], columns[index : index + COMPARED_STEPS]
+    )
+
+
+def _grown(table: StepTable, before: Ints, after: Ints) -> tuple[str | None, float]:
+    """The same of these columns against those."""
     growth: dict[str, float] = {}
     for name, layer in PHASE_INDEX.items():
         values = table.phase_s_PRK[layer]
@@ -334,6 +343,9 @@ def level_shift(
 
     cycle_K, transfer_K: of these columns; transfer may be NaN, where arrivals are not seen.
     """
+    gradual = _gradual(table, columns, cycle_K, transfer_K)
+    if gradual is not None:  # its levels are steps of a stair
+        return gradual
     if not regime.cycle_changes or regime.cycle_changes[-1].shift <= 0:
         return None
     change = regime.cycle_changes[-1]
@@ -346,7 +358,37 @@ def level_shift(
         return None
     num_steps = int(columns.size) - change.index
     since = table.step_of(columns[change.index])
-    return LevelShift(since, change.before, change.after, phase, cover, num_steps)
+    before = columns[: change.index][-COMPARED_STEPS:]
+    more = _work_growth(table, before, columns[change.index :][:COMPARED_STEPS])
+    return LevelShift(since, change.before, change.after, phase, cover, num_steps, work_growth=more)
+
+
+def _gradual(table: StepTable, columns: Ints, cycle_K: Floats, transfer_K: Floats) -> LevelShift | None:
+    """A step that grows little by little: no change dates it."""
+    drift = find_drift(cycle_K) if np.isfinite(cycle_K).all() else None
+    if drift is None or drift.growth_s < NEW_REGIME_SHARE * drift.first_s:
+        return None
+    part = columns.size // NUM_PARTS
+    first, last = columns[:part], columns[-part:]
+    phase, cover = _grown(table, first, last)
+    whole = Change(part, drift.first_s, drift.last_s)
+    if phase == "comm_exposed" and _waits_for_ranks(
+        np.concatenate((transfer_K[:part], transfer_K[-part:])), whole
+    ):
+        return None
+    more = _work_growth(table, first, last)
+    since = table.step_of(columns[0])
+    return LevelShift(since, drift.first_s, drift.last_s, phase, cover, int(columns.size), True, more)
+
+
+def _work_growth(table: StepTable, before: Ints, after: Ints) -> float | None:
+    """By what share a step has more tokens, or samples where these are not told, of the ranks that tell them."""
+    for counts_RK in (table.tokens_RK, table.samples_RK):
+        old, new = counts_RK[:, before], counts_RK[:, after]
+        told_R = np.isfinite(old).all(axis=1) & np.isfinite(new).all(axis=1)
+        if told_R.any() and old[told_R].sum() > 0:
+            return float(new[told_R].mean() / old[told_R].mean()) - 1
+    return None
 
 
 def _waits_for_ranks(transfer_K: Floats, change: Change) -> bool:
