@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from device_troubles import TROUBLES
 from device_worlds import FURTHER, TABLE, World, judged, said_of
@@ -68,6 +70,17 @@ def test_loader_that_falls_behind_is_judged_by_the_steps_since_then() -> None:
     said = said_of(SITUATIONS[name], 4, 1)
 
     assert said.word == "right", said.words
+
+
+def test_rank_that_evaluates_alone_is_no_keep() -> None:
+    """2 s every hundred steps, 17 % of the time of all; what all evaluate together stays a remark."""
+    alone = view_of(SITUATIONS["rank 0 alone evaluates for 2 s every hundred steps"].build(DeviceJob()))
+    together = view_of(replace(DeviceJob(), num_steps=300, eval_every=60, eval_s=0.5))
+    above = [found for found in alone.findings if found.severity != "info"]
+
+    assert [("periodic_pause", (0,), "eval")] == [(found.id, found.ranks, found.phase) for found in above]
+    assert alone.verdict.decision == "tune"
+    assert together.verdict.decision == "keep"
 
 
 def test_an_innocent_rank_or_a_wrong_reason_is_scored_as_wrong() -> None:

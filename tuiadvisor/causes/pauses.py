@@ -68,6 +68,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "cause_words": _cause_words(pause),
         "is_checkpoint": int(pause.kind == "checkpoint"),
         "is_eval": int(pause.kind == "eval"),
+        "is_alone": int(0 < len(ranks) < table.num_ranks),
         "is_saving": int(pause.kind == SAVING),
         "is_periodic": int(pause.kind == "periodic"),
         # A device that waits for a thread that collects waits in whatever phase comes next.
@@ -156,6 +157,7 @@ pause cause_words text what was seen of its cause, in plain words
 pause is_checkpoint flag 1 if checkpoints are being written
 pause is_saving flag 1 if checkpoints are being written beside the steps, in another thread or process
 pause is_eval flag 1 if the model is being evaluated
+pause is_alone flag 1 if some ranks begin it and the others wait
 pause is_periodic flag 1 if nothing marks what happens in it
 pause is_data_wait flag 1 if it passes while the next batch is waited for
 pause is_over flag 1 if periodic pauses have not come for more than two of their periods
