@@ -103,6 +103,7 @@ def test_counters_of_a_real_process() -> None:
     for name in ("cpu_s", "rss_bytes", "num_threads", "voluntary_switches"):
         assert found[name] > 0, name  # type: ignore[operator]
     assert found["run_delay_s"] >= 0  # type: ignore[operator]
+    assert 0 < found["run_s"] <= found["cpu_s"] + 0.02  # type: ignore[operator]  # of one thread, in finer ticks
 
 
 def test_run_queue_is_the_kernels_count_of_runnable_threads() -> None:

@@ -52,8 +52,12 @@ def seen(
         for entry in frame.payload["ranks"]:  # type: ignore[attr-defined]
             rank = entry["rank"]
             known = {
-                name: value if name == "cpu_limit_cores" else int(value * second)
-                for name, value in more.get(rank, {}).items()
+                name: value
+                if name == "cpu_limit_cores"
+                else value * second
+                if name == "run_s"
+                else int(value * second)
+                for name, value in {"run_s": 0.2, **more.get(rank, {})}.items()
             }
             is_stopped = rank in stopped and second % stopped[rank] == 0
             state = {"state": "stopped"} if is_stopped else {}
@@ -155,6 +159,56 @@ def test_nobody_is_kept_from_running_by_chance_or_with_everybody(
     job: Job, waits: dict[int, float], stopped: dict[int, int]
 ) -> None:
     assert "held_rank" not in {one.id for one in seen(job, waits, {}, stopped).findings}
+
+
+@pytest.mark.parametrize(
+    ("runs", "waits"),
+    [
+        ((0.267, 0.095), (0.69, 0.15)),  # three times the layers, beside four busy processes
+        ((0.298, 0.039), (0.67, 0.08)),  # ten times, beside eight
+        ((0.076, 0.057), (0.92, 0.59)),  # it spins until the other one has slept 40 ms
+        ((0.5, 0.1), (0.5, 0.02)),  # the same, and who sleeps gets a core at once
+        ((0.08, 0.08), (0.35, 0.1)),  # by chance
+        ((None, 0.08), (0.8, 0.1)),  # of an agent that does not tell what ran
+        ((0.08, None), (0.8, 0.1)),
+        ((0.08, 0.0), (0.8, 0.0)),
+    ],
+)
+def test_who_has_more_to_do_on_a_crowded_host_is_not_kept_from_running(
+    runs: tuple[float | None, float | None], waits: tuple[float, float]
+) -> None:
+    """It waits for a core longer, as the other one would that had to run as long. Measured, tensor parallel loops."""
+    assert () == held_ranks([OffCore(wait, run=run) for run, wait in zip(runs, waits, strict=True)], 15.0)
+
+
+@pytest.mark.parametrize(
+    ("runs", "waits"),
+    [
+        ((0.081, 0.085), (0.1, 0.82)),  # reniced
+        ((0.2, 0.219), (0.25, 0.6)),  # a CPU limit, on a host that others use too
+        ((0.6, 0.08), (0.2, 0.8)),  # the other one spins until it comes
+        ((0.1, 0.13), (0.1, 0.8)),  # somewhat more work, and reniced
+    ],
+)
+def test_who_waits_longer_than_the_others_for_the_same_work_is_kept_from_running(
+    runs: tuple[float, float], waits: tuple[float, float]
+) -> None:
+    seen_of_each = [OffCore(wait, run=run) for run, wait in zip(runs, waits, strict=True)]
+    assert [1] == [one.row for one in held_ranks(seen_of_each, 15.0)]
+
+
+@pytest.mark.parametrize(("step_s", "held"), [(0.5, [1]), (0.54, [1]), (0.56, []), (0.9, []), (np.nan, [])])
+def test_who_does_not_keep_pace_is_not_waited_for(step_s: float, held: list[int]) -> None:
+    """Two ranks that train each for itself, one of them stopped again and again: it alone takes longer."""
+    late = _Lateness((), np.zeros(0), (), ())
+    found: Any = SimpleNamespace(
+        rows=np.zeros(0, dtype=int), columns=np.arange(1, 41), cycle_K=np.full(40, 0.5)
+    )
+    table: Any = SimpleNamespace(step_s_RK=np.tile([[0.5], [step_s]], 41))
+    table.step_s_RK[:, :11] = 0.5  # before
+    seen_of_each = [OffCore(stopped=0.0), OffCore(stopped=0.4, num_stopped=60)]
+    window: Any = SimpleNamespace(cycle_K=found.cycle_K[-30:])
+    assert held == [one.row for one in _held(table, found, window, late, lambda _s: seen_of_each)]
 
 
 @pytest.mark.parametrize("num_ranks", [1, 0])
@@ -269,9 +323,10 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     late: Any = _Lateness(stragglers, np.zeros(0), (), lacking)  # type: ignore[arg-type]
     found: Any = SimpleNamespace(rows=np.arange(2), cycle_K=np.full(60, 0.25))
     window: Any = SimpleNamespace(cycle_K=found.cycle_K[-4:])
-    seen_of_each = [OffCore(wait=0.04, is_counted=True), OffCore(wait=0.79, is_counted=True)]
-    assert held == [one.row for one in _held(found, window, late, lambda _s: seen_of_each)]
-    assert () == _held(found, window, late, None)
+    seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
+    table: Any = SimpleNamespace()  # that they meet is seen
+    assert held == [one.row for one in _held(table, found, window, late, lambda _s: seen_of_each)]
+    assert () == _held(table, found, window, late, None)
 
 
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:

@@ -158,7 +158,7 @@ class HostSampler:
 def rank_counters(
     pid: int, rank: int | None, thread: int | None = None, known: TrainingThread | None = None
 ) -> dict[str, object]:
-    """Cumulative counters of a rank's process; run delay, switches and core are its training thread's.
+    """Cumulative counters of a rank's process; time run, run delay, switches and core are its training thread's.
 
     thread: the main one where that is None. known: what was counted for the threads before it.
     """
@@ -173,12 +173,13 @@ def rank_counters(
         if (value := _switches(procfs.read(pid, f"task/{thread}/status") or b"").get(key)) is not None
     }
     if len(schedule) == 3:
-        counted["run_delay_s"] = int(schedule[1]) / _NS
+        counted["run_s"], counted["run_delay_s"] = int(schedule[0]) / _NS, int(schedule[1]) / _NS
     counted = known.going_on(thread, counted) if known is not None else counted
     return {
         "rank": rank,
         "last_cpu": _last_cpu(pid, thread),
         "cpu_s": found.cpu_ticks / procfs.TICKS_PER_S,
+        "run_s": counted.get("run_s"),
         "run_delay_s": counted.get("run_delay_s"),
         "rss_bytes": found.rss_bytes,
         "num_threads": found.num_threads,

@@ -1,7 +1,7 @@
 """A rank that something outside keeps from running, and whose lateness does not tell it: unseen, or of too few steps.
 
 Tensor parallel layers and loops of one's own meet in calls that no hook sees, so no rank is late there. That a
-process is stopped, lacks a core or hits its CPU limit is seen of each rank nevertheless, and they meet in every step.
+process is stopped, lacks a core or hits its CPU limit is seen of each rank nevertheless, and so is that they keep pace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORDS: Final = {
 }
 
 UNSEEN: Final = (
-    "Who arrives late is not observed in this job, but its ranks meet in every step, "
+    "Who arrives late is not observed in this job, but its ranks keep pace with one another, "
     "so this may set the pace of all."
 )
 UNSETTLED: Final = (

@@ -55,7 +55,7 @@ from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
-from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
+from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, keeps_pace, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.phase_levels import onset
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, Regime, level_shift
@@ -433,7 +433,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
-        held=_held(found, steady_barrier, late, asked.witnesses.off_core),
+        held=_held(table, found, steady_barrier, late, asked.witnesses.off_core),
     )
 
 
@@ -450,7 +450,7 @@ def _collections(table: StepTable, barrier: Barrier, found: Window, rows: Ints) 
 
 
 def _held(
-    found: Window, window: Barrier, late: _Lateness, off_core: OffCoreOf | None
+    table: StepTable, found: Window, window: Barrier, late: _Lateness, off_core: OffCoreOf | None
 ) -> tuple[HeldRank, ...]:
     """Who is kept from running, of whom lateness alone does not tell. window: its steps.
 
@@ -461,8 +461,10 @@ def _held(
     if off_core is None or span_s <= 0 or (found.rows.size > 1 and not late.lacking):
         return ()
     held = held_ranks(off_core(span_s), span_s)
-    if found.rows.size <= 1:
-        return held
+    if found.rows.size <= 1:  # who does not keep pace is not waited for
+        left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
+        columns = found.columns[left_s_K <= span_s]
+        return tuple(one for one in held if keeps_pace(table, columns, one.row))
     named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
     return tuple(one for one in held if one.row in late.lacking and one.row not in named)
 

@@ -140,7 +140,7 @@ _HELLO_RANK = {
 }
 
 _HOST_RANK = {
-    **_fields(_number, "cpu_s run_delay_s cpu_limit_cores"),
+    **_fields(_number, "cpu_s run_s run_delay_s cpu_limit_cores"),
     **_fields(_integer, "cpu_periods throttled_periods looks stopped_looks"),
     **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches last_cpu numa_node"),
     **_fields(_text, "state cpus_allowed memory_policy"),

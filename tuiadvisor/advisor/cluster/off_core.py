@@ -32,15 +32,16 @@ def _cores(value: float | None) -> float | None:
 
 
 # Of one sample, each a number, NaN where it was not told: whether the process was stopped; periods of its CPU limit so
-# far, and those that held it back; the limit in cores; looks at its state so far, and those that found it stopped.
-STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS = range(6)
-NUM_FIELDS: Final = 6
-COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS})
+# far, and those that held it back; the limit in cores; looks at its state so far, and those that found it stopped;
+# seconds its training thread ran so far.
+STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS, RUN_S = range(7)
+NUM_FIELDS: Final = 7
+COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S})
 UNKNOWN: Final = float("nan")
 _Seen = tuple[
-    float | None, int, float | None, float | None
-]  # OffCore's stopped, num_stopped, throttled, limit_cores
-NOTHING: Final[_Seen] = (None, 0, None, None)
+    float | None, int, float | None, float | None, float | None
+]  # OffCore's stopped, num_stopped, throttled, limit_cores, run
+NOTHING: Final[_Seen] = (None, 0, None, None, None)
 
 
 class Outside:
@@ -67,6 +68,7 @@ class Outside:
                 _told(_cores(number(entry, "cpu_limit_cores"))),
                 _told(integer(entry, "looks")),
                 _told(integer(entry, "stopped_looks")),
+                _told(number(entry, "run_s")),
             )
             last = self._samples.last(rank)
             if last is not None and now_ns <= last[0]:  # another host's clock
@@ -112,11 +114,13 @@ class Outside:
         periods, throttled = counts[PERIODS], counts[THROTTLED]
         share = np.clip(throttled / np.where(periods > 0, periods, 1.0), 0.0, 1.0)
         share = np.where(np.isnan(periods + throttled), np.nan, np.where(periods > 0, share, 0.0))
+        span_s = np.maximum(seen.times_s(begin), 1e-9)  # of one sample nothing is known, below
         columns = (
             finite_or_nones(num_stopped / num_looks),
             num_stopped.astype(np.int64).tolist(),
             finite_or_nones(share),
             finite_or_nones(seen.at(LIMIT, seen.last)),
+            finite_or_nones(np.where(counts[RUN_S] >= 0, counts[RUN_S] / span_s, np.nan)),
         )
         known = (num >= MIN_SAMPLES) & (seen.last >= 0)
         return [

@@ -50,6 +50,12 @@ SETTLED_S: Final = 15.0  # measured, the same: by then everybody had its turn at
 MIN_HELD: Final = (
     0.1  # of its time, as communication_bound: from there on a loss of all ranks deserves a look
 )
+# Measured, 2 ranks on 2 cores that four to eight others want: a rank of three times the work runs 2.8 times as long as
+# the other and waits 1.6 times as long for each second of it; one that is reniced 1.05 and 7.8 times, one with a CPU
+# limit 1.1 and 2.2 times.
+MORE_WORK: Final = (
+    1.5  # times: who runs so much longer does other work, or spins while it waits for the others
+)
 MOSTLY_LATE: Final = 0.67  # chosen, of the steps: by lot a rank of two is the later one in half
 # What runs on the host, so that a core which is not there explains it.
 _ON_HOST: Final = frozenset({*COMPUTE_PHASES, "data_wait", "unknown", "host", "other", PHASES[OTHER]})
@@ -65,6 +71,7 @@ class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast
     num_stopped: int = 0  # looks
     throttled: float | None = None  # of the periods of its CPU limit; None without one
     limit_cores: float | None = None
+    run: float | None = None  # its training thread had a core
     is_counted: bool = False  # the kernel's run delay is being read, if too briefly yet for `wait`
     most_wait: float | None = None  # then: `wait` is no more than that
 
@@ -97,15 +104,29 @@ def _held(row: int, seen: list[OffCore], span_s: float) -> HeldRank | None:
         usual = float(np.median(stopped))
         if own.stopped - usual >= MIN_HELD:
             return HeldRank(row, "stopped", own.stopped, usual)
-    waits = [one.wait for one in others if one.wait is not None]
-    if own.wait is None or span_s < PAST_S or not waits or len(waits) < len(others):
+    if own.wait is None or span_s < PAST_S or not _is_kept_waiting(own, others):
         return None
-    usual = float(np.median(waits))
-    if own.wait - usual <= LACKS_CORE:
-        return None
+    usual = float(np.median([one.wait for one in others if one.wait is not None]))
     if _is_limited(own):
         return HeldRank(row, "limit", own.wait, usual, own.limit_cores)
     return HeldRank(row, "core", own.wait, usual)
+
+
+def _is_kept_waiting(own: OffCore, others: list[OffCore]) -> bool:
+    """Whether it waits for a core much longer than the typical other would that had to run as long as it does.
+
+    Where many want the cores, who has more to do waits for them longer, and who spins until the others come does too:
+    neither is kept from running more than they are. False where that is not known of everybody.
+    """
+    waits = [one.wait for one in others if one.wait is not None]
+    runs = [one.run for one in others if one.run is not None]
+    if own.wait is None or own.run is None or not others or min(len(waits), len(runs)) < len(others):
+        return False
+    usual_wait, usual_run = float(np.median(waits)), float(np.median(runs))
+    if own.run > MORE_WORK * usual_run:
+        return False
+    expected = max(own.run / usual_run, 1.0) * usual_wait if usual_run > 0 else usual_wait
+    return own.wait - expected > LACKS_CORE
 
 
 def _is_limited(own: OffCore) -> bool:

@@ -194,6 +194,22 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
     )
 
 
+def keeps_pace(table: StepTable, columns: Ints, row: int) -> bool:
+    """Whether the mean step of a rank was as long as the typical other's: else they do not wait for each other.
+
+    columns: steps. Ranks that meet, seen or not, take equally long from meeting to meeting, whoever is late.
+    """
+    step_RK = table.step_s_RK[:, columns]
+    known_RK = np.isfinite(step_RK)
+    is_seen_R: Bools = np.any(known_RK, axis=1)
+    is_other_R = is_seen_R & (np.arange(is_seen_R.size) != row)
+    if not is_seen_R[row] or not is_other_R.any():
+        return False
+    mean_R = np.where(known_RK, step_RK, 0.0).sum(axis=1) / np.maximum(known_RK.sum(axis=1), 1)
+    usual_s = float(np.median(mean_R[is_other_R]))
+    return bool(abs(float(mean_R[row]) - usual_s) <= SAME_ROUND * usual_s)
+
+
 def _of_rounds(values_RK: Floats, at: Ints) -> Floats:
     """Mean over the round that a step belongs to, R x K; NaN outside of them and where something is unknown.
 
