@@ -130,6 +130,43 @@ def test_a_busy_process_without_any_sign(pair: tuple[ring.RingWriter, ring.RingR
     assert writer.num_steps == 0
 
 
+RPC = """
+import os, torch.distributed.rpc as rpc
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0")
+rpc.init_rpc("alone", rank=0, world_size=1)
+print(flush=True)
+while True: pass
+"""
+
+
+@pytest.mark.slow
+def test_a_busy_worker_of_remote_calls_is_told_that_their_steps_are_not_measured(
+    pair: tuple[ring.RingWriter, ring.RingReader],
+) -> None:
+    """Distributed autograd: the hybrid of RPC and DDP was told that it prepares, evaluates or serves."""
+    with subprocess.Popen([sys.executable, "-c", RPC], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            stepless = Stepless(process.pid)
+            stepless.look(pair[1], NOTHING, S, S)
+            found = procfs.stat(process.pid)
+            assert found is not None
+            begin = found.cpu_ticks
+
+            def has_worked() -> bool:
+                now = procfs.stat(process.pid)
+                return now is not None and now.cpu_ticks - begin > 0.3 * procfs.TICKS_PER_S
+
+            wait_until(has_worked, "a third of a second of processor time", 0)
+            stepless.look(pair[1], NOTHING, LONG_ENOUGH * S, LONG_ENOUGH * S)
+        finally:
+            process.kill()
+    assert "it takes part in torch.distributed.rpc" in stepless.why
+    assert "their steps are not measured" in stepless.why
+    assert "prepares, evaluates or serves" not in stepless.why
+
+
 def test_what_the_probe_says_comes_first_and_a_step_ends_it(
     pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
 ) -> None:

@@ -24,6 +24,7 @@ SAID_S: Final = (5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 IDLE_SHARE: Final = 0.02  # of one core, by all its threads
 BELOW_EVERY_NS: Final = 30 * NS  # all processes are looked at
 MAX_BELOW: Final = 8  # processes named
+RPC_THREADS: Final = "TP_"  # TensorPipe's, which carries torch.distributed.rpc
 OTHERS: Final = ((b"/jaxlib/", "JAX"), (b"/tensorflow/", "TensorFlow"), (b"/mlx/", "MLX"))
 
 
@@ -117,6 +118,11 @@ class Stepless:
                 f"(tuiadvisor stacks --pid {self._pid} tells where)"
             )
         nothing = "no backward and no optimizer step of PyTorch was seen in any of its threads"
+        if any(name.startswith(RPC_THREADS) for name in procfs.thread_names(self._pid)):
+            return (
+                f"{nothing}, and it takes part in torch.distributed.rpc: distributed autograd and a "
+                "DistributedOptimizer run on whichever workers hold the parameters, and their steps are not measured"
+            )
         maps = procfs.read(self._pid, "maps") or b""
         other = next((name for part, name in OTHERS if part in maps), None)
         if other is not None:
