@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zmq
 from patience import PATIENCE_S
-from synthetic_run import Job, encoded, frames
+from synthetic_run import MS, Job, encoded, frames
 
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Visit
+from tuiadvisor.cli import watching
 from tuiadvisor.cli.watching import watch_once
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
@@ -118,6 +120,21 @@ def test_a_verdict_of_the_first_part_of_a_history_is_not_the_verdict(
     parts = [[RUN, *told[: len(told) // 2]], told[len(told) // 2 :]]
     whole = summary_of([[RUN, *told]], capsys, PATIENCE_S)
     assert whole == summary_of(parts, capsys, PATIENCE_S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("other_s", "is_final"), [(60 * MS, True), (0, False)])
+def test_that_nothing_will_be_decided_is_not_waited_for_until_patience_ends(
+    other_s: int, is_final: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of the step in code without a hook: an actor's episodes took all 30 s. Too few steps are waited for."""
+    monkeypatch.setattr(watching, "FINAL_SETTLE_S", 0.0)
+    job = replace(JOB, other_s=other_s) if is_final else replace(JOB, num_steps=10)
+    patience_s = 60.0 if is_final else 2.0
+    begin_s = time.monotonic()
+    said = summary_of([[RUN, *(encoded(frame) for frame in frames(job))]], capsys, patience_s)
+    assert ("pass in code that no hook sees" in said) == is_final
+    assert (time.monotonic() - begin_s < patience_s) == is_final
 
 
 def test_an_answer_that_waited_while_we_were_busy_is_an_answer(hub: tuple[FakeHub, str]) -> None:

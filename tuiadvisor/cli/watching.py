@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 ROOM: Final = (
     1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
 )
+FINAL_SETTLE_S: Final = (
+    6.0  # chosen: until the attach and the steps just after it weigh little in what is not seen
+)
 
 
 def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visit, LiveFeed]:
@@ -107,17 +110,27 @@ def wait_for_verdict(
 ) -> None:
     """Until there is a verdict that has stood for settle_s, all are refused, the agent has ended, or patience has.
 
+    That nothing will be decided, however long it is watched, has to stand for FINAL_SETTLE_S.
+
     Patience is for the run: what was recorded before we came is read first, however long that takes.
     """
     _read_history(session, feed, patience_s)
     deadline = time.monotonic() + patience_s
-    since: float | None = None
+    since = final_since = None
     hold_up = HoldUp("watch")
     while time.monotonic() < deadline and feed.failure is None and feed.history_share is not None:
         view = feed.latest().view
         decided = view is not None and view.verdict.decision is not None
-        since = (since or time.monotonic()) if decided else None
-        if (since is not None and time.monotonic() - since >= settle_s) or session.agent_ended():
+        is_final = view is not None and view.verdict.is_final
+        now = time.monotonic()
+        since = (since or now) if decided else None
+        final_since = (final_since or now) if is_final else None
+        stands = since is not None and now - since >= settle_s
+        if (
+            stands
+            or (final_since is not None and now - final_since >= FINAL_SETTLE_S)
+            or session.agent_ended()
+        ):
             break
         hold_up.say(view)
         if hold_up.is_final(view):

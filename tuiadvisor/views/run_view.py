@@ -309,6 +309,7 @@ class Verdict:
     because: str
     verify: str
     at_best: bool = False  # the speed-up is an upper bound: what is lost can be made less, seldom nothing
+    is_final: bool = False  # not decided, and more steps like these would decide nothing either
 
 
 @dataclass(frozen=True, slots=True)

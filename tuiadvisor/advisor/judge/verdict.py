@@ -70,7 +70,7 @@ def verdict(
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
         return _undecided(why)
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
-        return _undecided(why)
+        return replace(_undecided(why), is_final=True)
     if not above:
         return _keep(judged, diagnosis, job_seconds, num_not_compared)
     chosen = above[0]
