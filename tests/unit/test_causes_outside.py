@@ -29,6 +29,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     _explained,
     _Steps,
     held_ranks,
+    is_stopped,
     lacks_core,
     least_throttled,
 )
@@ -200,7 +201,7 @@ def test_who_waits_longer_than_the_others_for_the_same_work_is_kept_from_running
 @pytest.mark.parametrize(("step_s", "held"), [(0.5, [1]), (0.54, [1]), (0.56, []), (0.9, []), (np.nan, [])])
 def test_who_does_not_keep_pace_is_not_waited_for(step_s: float, held: list[int]) -> None:
     """Two ranks that train each for itself, one of them stopped again and again: it alone takes longer."""
-    late = _Lateness((), np.zeros(0), (), ())
+    late = _Lateness((), np.zeros(0), (), (), ())
     found: Any = SimpleNamespace(
         rows=np.zeros(0, dtype=int), columns=np.arange(1, 41), cycle_K=np.full(40, 0.5)
     )
@@ -320,7 +321,7 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     """A reniced rank of a spawned training: "CPU contention, rank 1 most", with no core for 79 % of its time."""
     cause = SimpleNamespace(is_open=is_open)
     stragglers = tuple(SimpleNamespace(late=SimpleNamespace(row=row), cause=cause) for row in named)
-    late: Any = _Lateness(stragglers, np.zeros(0), (), lacking)  # type: ignore[arg-type]
+    late: Any = _Lateness(stragglers, np.zeros(0), (), lacking, ())  # type: ignore[arg-type]
     found: Any = SimpleNamespace(rows=np.arange(2), cycle_K=np.full(60, 0.25))
     window: Any = SimpleNamespace(cycle_K=found.cycle_K[-4:])
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
@@ -353,6 +354,54 @@ def test_how_much_of_a_rank_s_lateness_the_kernel_vouches_for() -> None:
     in_turn = work.copy()
     in_turn[:, ::2] = in_turn[::-1, ::2]
     assert [0.0, 0.0] == share(0.1, 0.7, work=in_turn)
+
+
+def stopped_now_and_then(job: Job, stopped: dict[int, int]) -> RunView:
+    """Ten looks a second, so many of them finding the rank stopped."""
+    result = []
+    for second, frame in enumerate(host_frames(replace(job, num_steps=900), {0: 0.1, 1: 0.1})):
+        ranks = [
+            {
+                **entry,
+                "cpu_s": second,
+                "looks": 10 * second,
+                "stopped_looks": stopped.get(entry["rank"], 0) * second,
+            }
+            for entry in frame.payload["ranks"]  # type: ignore[attr-defined]
+        ]
+        result.append(replace(frame, payload={**frame.payload, "ranks": ranks}))
+    return folded([*frames(job), *result]).view()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_looks_vouch_for_a_rank_whose_steps_are_of_any_length(seed: int) -> None:
+    """A loop of its own that averages gradients, one of two ranks stopped 20 of 50 ms on a crowded host: a remark."""
+    job = replace(RESTLESS, seed=seed)
+    (said,) = [one for one in stopped_now_and_then(job, {1: 5}).findings if one.id == "straggler"]
+    assert ((1,), "host") == (said.ranks, said.phase)
+    assert "stopped again and again" in said.message
+    for stopped in ({}, {0: 5}, {0: 5, 1: 5}):
+        assert "straggler" not in {one.id for one in stopped_now_and_then(job, stopped).findings}
+
+
+def test_how_much_of_a_rank_s_lateness_the_looks_vouch_for() -> None:
+    """Two standard deviations of so many looks are taken off; nothing of a few stops, or of lateness that is longer."""
+    work = np.tile([[0.1], [0.5]], 20)
+    cycle = np.full(20, 1.0)
+
+    def share(stopped: float | None, num: int, work: Floats = work, other: float = 0.0) -> list[float]:
+        own = OffCore(stopped=stopped, num_stopped=num)
+        seen_of_each = [OffCore(stopped=other, num_stopped=round(100 * other)), own]
+        return is_stopped(work, cycle, seen_of_each).round(3).tolist()
+
+    assert [0.0, round(1 - 2 * (0.6 / 40) ** 0.5, 3)] == share(0.4, 40)
+    assert [0.0, round(1 - 2 * (0.6 / 400) ** 0.5, 3)] == share(0.4, 400)
+    assert [0.0, 0.0] == share(0.4, 2)
+    assert [0.0, 0.0] == share(0.08, 400)
+    assert [0.0, 0.0] == share(0.4, 40, other=0.35)
+    assert [0.0, 0.0] == share(None, 0)
+    assert [0.0, 0.0] == share(0.4, 40, work=3 * work)
+    assert [0.0, 0.0] == share(0.4, 40, work=work[::-1])
 
 
 def test_one_look_that_finds_a_rank_stopped_is_chance() -> None:

@@ -42,6 +42,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     SETTLED_S,
     HeldRank,
     held_ranks,
+    is_stopped,
     lacks_core,
     with_time_off_core,
 )
@@ -364,8 +365,8 @@ def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
     return float(np.nanmean(cycle_K[start:]) - np.nanmean(before_K))
 
 
-def _lacking(found: Window, off_core: OffCoreOf | None) -> Floats | None:
-    """`lacks_core` of each row that is compared; None where nobody counts."""
+def _kept_waiting(found: Window, off_core: OffCoreOf | None) -> tuple[Floats, Floats] | None:
+    """`lacks_core` and `is_stopped` of each row that is compared; None where nobody counts."""
     if off_core is None or not found.rows.size or not found.cycle_K.size:
         return None
     # Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
@@ -373,7 +374,8 @@ def _lacking(found: Window, off_core: OffCoreOf | None) -> Floats | None:
     begin = min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
     cycle_K = found.cycle_K[begin:]
     seen = off_core(float(cycle_K.sum()))
-    return lacks_core(found.work_RK[:, begin:], cycle_K, [seen[row] for row in found.rows.tolist()])
+    work_RK, seen_of_each = found.work_RK[:, begin:], [seen[row] for row in found.rows.tolist()]
+    return lacks_core(work_RK, cycle_K, seen_of_each), is_stopped(work_RK, cycle_K, seen_of_each)
 
 
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
@@ -455,10 +457,10 @@ def _held(
     """Who is kept from running, of whom lateness alone does not tell. window: its steps.
 
     On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
-    whoever is mostly late by the kernel's count and yet in too few steps to be named for them.
+    whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps.
     """
     span_s = max(float(window.cycle_K.sum()), min(float(found.cycle_K.sum()), SETTLED_S))
-    if off_core is None or span_s <= 0 or (found.rows.size > 1 and not late.lacking):
+    if off_core is None or span_s <= 0 or (found.rows.size > 1 and not (late.lacking or late.stopped)):
         return ()
     held = held_ranks(off_core(span_s), span_s)
     if found.rows.size <= 1:  # who does not keep pace is not waited for
@@ -466,7 +468,8 @@ def _held(
         columns = found.columns[left_s_K <= span_s]
         return tuple(one for one in held if keeps_pace(table, columns, one.row))
     named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
-    return tuple(one for one in held if one.row in late.lacking and one.row not in named)
+    kept_waiting = {*late.lacking, *late.stopped} - named
+    return tuple(one for one in held if one.row in kept_waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,14 +480,16 @@ class _Lateness:
     loss_K: Floats  # what these cost together
     waits_alike: tuple[LateRank, ...]  # late in data, but for loaders no slower than the others'
     lacking: tuple[int, ...]  # rows, as `lacks_core`
+    stopped: tuple[int, ...]  # rows, as `is_stopped`
 
 
 def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) -> _Lateness:
     """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
     rows, regime, witnesses = found.rows, found.regime, asked.witnesses
-    lacking_R = _lacking(found, witnesses.off_core)
-    lacking = () if lacking_R is None else tuple(rows[lacking_R > 0].tolist())
-    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, lacking_R)
+    lacking_R, stopped_R = _kept_waiting(found, witnesses.off_core) or (np.zeros(rows.size),) * 2
+    lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
+    surely_R = np.maximum(lacking_R, stopped_R)
+    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R)
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K
@@ -499,9 +504,9 @@ def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) 
             kept, rows, found.cycle_K, witnesses.loaders_without_reserve
         )
     if len(kept) == len(stragglers):
-        return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking)
+        return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking, stopped)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
-    return _Lateness(kept, loss_K, waits_alike, lacking)
+    return _Lateness(kept, loss_K, waits_alike, lacking, stopped)
 
 
 def _thread_data_s(table: StepTable, found: Window, witnesses: Witnesses) -> Floats | None:

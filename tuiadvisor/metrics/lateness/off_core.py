@@ -150,19 +150,40 @@ def lacks_core(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Flo
     off. Who only waits at the barrier with a spinning thread is not late in most steps.
     """
     wait_R = np.array([np.nan if one.wait is None else one.wait for one in off_core])
-    nobody = np.zeros(wait_R.size)
-    if cycle_K.size < MIN_SEGMENT_STEPS or float(cycle_K.sum()) < PAST_S or not np.isfinite(wait_R).all():
+    if float(cycle_K.sum()) < PAST_S:
+        return np.zeros(wait_R.size)
+    return _surely_late(work_RK, cycle_K, wait_R, LACKS_CORE, np.full(wait_R.size, LACKS_CORE))
+
+
+def is_stopped(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Floats:
+    """Of each row the share of its lateness that is surely for being stopped, as `lacks_core`.
+
+    What looks at its process may find by chance is taken off: two standard deviations of so many looks.
+    """
+    stopped_R = np.array([np.nan if one.stopped is None else one.stopped for one in off_core])
+    num_R = np.array([float(one.num_stopped) for one in off_core])
+    # Of n looks a share p: its standard deviation is sqrt(p (1 - p) / n), and n is the number found over p.
+    chance_R = 2 * stopped_R * np.sqrt((1 - stopped_R) / np.maximum(num_R, 1.0))
+    return _surely_late(work_RK, cycle_K, np.where(num_R < MIN_STOPS, 0.0, stopped_R), MIN_HELD, chance_R)
+
+
+def _surely_late(work_RK: Floats, cycle_K: Floats, share_R: Floats, least: float, chance_R: Floats) -> Floats:
+    """share_R: of each row's time, in which something keeps it from running; least: so much beyond the others counts.
+
+    chance_R: how much of it may be chance. 0 of rows that are not late in most steps, or late for longer than that.
+    """
+    nobody = np.zeros(share_R.size)
+    if cycle_K.size < MIN_SEGMENT_STEPS or not np.isfinite(share_R).all():
         return nobody
-    beyond_R = wait_R - lower_quartile(wait_R)
-    lacking_R = beyond_R > LACKS_CORE
-    if not lacking_R.any():
+    beyond_R = share_R - lower_quartile(share_R)
+    is_held_R = beyond_R > least
+    if not is_held_R.any() or is_held_R.all():
         return nobody
-    excess_RK = work_RK - np.median(work_RK[~lacking_R], axis=0)
+    excess_RK = work_RK - np.median(work_RK[~is_held_R], axis=0)
     is_late_R = np.mean(excess_RK > 0, axis=1) >= MOSTLY_LATE
     explains_R = beyond_R * float(cycle_K.mean()) >= MIN_COVER * excess_RK.mean(axis=1)
-    return np.where(
-        lacking_R & is_late_R & explains_R, 1 - LACKS_CORE / np.maximum(beyond_R, LACKS_CORE), 0.0
-    )
+    sure_R = 1 - chance_R / np.where(is_held_R, beyond_R, 1.0)
+    return np.where(is_held_R & is_late_R & explains_R, np.maximum(sure_R, 0.0), 0.0)
 
 
 def with_time_off_core(
