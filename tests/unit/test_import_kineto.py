@@ -1000,3 +1000,41 @@ def test_a_copy_beside_its_file_is_left_out_and_the_late_rank_named(tmp_path: Pa
         [row["rank"] for row in document["per_rank"]],
     )
     assert ["rank2.json.gz: holds the same events as again-rank2.json.zst, left out"] == document["losses"]
+
+
+def repeated(folder: Path, late: int, num: int = 2, lacks: tuple[int, int] | None = None) -> Path:
+    """As tensorboard_trace_handler leaves a schedule that repeats: a file a rank and time, by host and process."""
+    once = folder / "once"
+    once.mkdir(parents=True)
+    job(once, late, [0, 3, -7, 11])
+    for path in sorted(once.iterdir()):
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        rank = content["distributedInfo"]["rank"]
+        for at in range(num):
+            if (rank, at) == lacks:
+                continue
+            moved_us = 5e6 * at
+            content["traceEvents"] = [
+                {**one, "ts": one["ts"] + (moved_us and 5e6)} for one in content["traceEvents"]
+            ]
+            (folder / f"host_{4000 + rank}.{1700 + at}.pt.trace.json").write_text(json.dumps(content))
+        path.unlink()
+    once.rmdir()
+    return folder
+
+
+def test_of_a_schedule_that_repeats_the_last_files_are_compared(tmp_path: Path) -> None:
+    """They were 'fewer than two ranks: nothing to compare'; all are shown, who waited in those compared."""
+    document = kineto_document(repeated(tmp_path / "traces", 2))
+    assert [2] == [row["rank"] for row in document["stragglers"]["ranks"]]
+    assert ["each rank has 2 files, one after the other: the last of each is compared"] == document["losses"]
+    told = {row["file"]: row["wait_s"] is not None for row in document["per_rank"]}
+    assert 8 == len(told)
+    assert told == {name: ".1701." in name for name in told}
+
+
+def test_files_of_a_schedule_that_are_not_all_there_are_not_compared(tmp_path: Path) -> None:
+    """Which of one rank's goes with which of another's nobody says."""
+    document = kineto_document(repeated(tmp_path / "traces", 2, lacks=(1, 1)))
+    assert [] == document["stragglers"]["ranks"]
+    assert any("rank 0 has 2 files: not compared" in loss for loss in document["losses"])

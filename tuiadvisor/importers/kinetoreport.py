@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
@@ -46,6 +47,7 @@ class Looked:
     arrivals: Arrivals | None
     missing: list[int]
     of_jobs: str = ""  # why they are not of one job; "": they may be
+    one_each: frozenset[str] = frozenset()  # files that stand for their ranks
 
 
 def look_at(
@@ -57,10 +59,13 @@ def look_at(
     """The document, and what it rests on. keep: is shown each trace with its events and its host's work."""
     times: dict[str, _Times] = {}
     spans: dict[str, tuple[int, int]] = {}
+    own_spans: dict[str, tuple[int, int]] = {}
 
     def measure(trace: RankTrace) -> RankTrace:
         if keep is not None:
             keep(trace)
+        if trace.span_ns is not None:
+            own_spans[trace.file] = trace.span_ns
         if trace.wall_ns is not None and trace.span_ns is not None:
             spans[trace.file] = trace.span_ns[0] + trace.wall_ns, trace.span_ns[1] + trace.wall_ns
         return replace(_measured(trace, times), work=None, name_of=None, kernel_names=())
@@ -71,8 +76,12 @@ def look_at(
     counts = Counter(trace.rank for trace in folder.traces)
     of_jobs = _of_jobs(worlds) if len(worlds) > 1 else apart(spans, "traces")
     missing = _missing(folder, world) if not of_jobs else []
-    found = _arrivals(folder, counts, world, missing) if not of_jobs else None
-    rows = [_row(trace, times[trace.file], found, world) for trace in folder.traces]
+    one_each = _one_each(folder, own_spans)
+    found = _arrivals(folder, one_each, world, missing) if not of_jobs else None
+    rows = [
+        _row(trace, times[trace.file], found if trace.file in one_each else None, world)
+        for trace in folder.traces
+    ]
     document = {
         "schema": 1,
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
@@ -85,9 +94,30 @@ def look_at(
             *([{"metric": "late rank", "why": of_jobs}] if of_jobs else []),
             *_unknown(folder, times, world, found, missing),
         ],
-        "losses": [*folder.losses, *_losses(folder, counts, found)],
+        "losses": [*folder.losses, *_losses(folder, counts, found, one_each)],
     }
-    return Looked(folder, document, found, missing, of_jobs)
+    return Looked(folder, document, found, missing, of_jobs, one_each)
+
+
+def _one_each(folder: TraceFolder, spans: dict[str, tuple[int, int]]) -> frozenset[str]:
+    """Files that are their rank's only one; or its last, where each rank has as many, one after the other.
+
+    So a profiler leaves them whose schedule repeats.
+    """
+    of: dict[int, list[str]] = {}
+    for trace in folder.traces:
+        if trace.rank is not None:
+            of.setdefault(trace.rank, []).append(trace.file)
+    numbers = {len(files) for files in of.values()}
+    if len(of) > 1 and len(numbers) == 1 and all(_follow(files, spans) for files in of.values()):
+        return frozenset(max(files, key=lambda file: spans[file]) for files in of.values())
+    return frozenset(files[0] for files in of.values() if len(files) == 1)
+
+
+def _follow(files: list[str], spans: dict[str, tuple[int, int]]) -> bool:
+    """Whether these files of one rank have times, each behind the one before."""
+    known = sorted(spans[file] for file in files if file in spans)
+    return len(known) == len(files) and all(one[1] <= other[0] for one, other in pairwise(known))
 
 
 def _missing(folder: TraceFolder, world: int | None) -> list[int]:
@@ -214,12 +244,12 @@ def _idle(streams: tuple[StreamIdle, ...]) -> list[dict[str, Any]]:
 
 
 def _arrivals(
-    folder: TraceFolder, counts: Counter[int | None], world: int | None, missing: list[int]
+    folder: TraceFolder, one_each: frozenset[str], world: int | None, missing: list[int]
 ) -> Arrivals | None:
     """None when the files cannot be told apart by rank, or on the CPU, where a call begins when a thread takes it."""
     if any(trace.host is not None for trace in folder.traces):
         return None
-    usable = [trace for trace in folder.traces if trace.rank is not None and counts[trace.rank] == 1]
+    usable = [trace for trace in folder.traces if trace.file in one_each]
     if len(usable) < 2:
         return None
     calls: dict[int, dict[str, Calls]] = {}
@@ -302,7 +332,9 @@ def _unknown(
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
 
 
-def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | None) -> list[str]:
+def _losses(
+    folder: TraceFolder, counts: Counter[int | None], found: Arrivals | None, one_each: frozenset[str]
+) -> list[str]:
     losses = [
         f"{trace.file}: {trace.num_dropped} device events without a usable time were dropped"
         for trace in folder.traces
@@ -329,6 +361,9 @@ def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | 
             f"{found.num_left_out} of {num_all} collectives do not end together on their ranks: left out of who waits"
         )
     twice = sorted(rank for rank, count in counts.items() if rank is not None and count > 1)
+    if twice and {trace.rank for trace in folder.traces if trace.file in one_each} >= set(twice):
+        num = counts[twice[0]]
+        return [*losses, f"each rank has {num} files, one after the other: the last of each is compared"]
     return losses + [f"rank {rank} has {counts[rank]} files: not compared with other ranks" for rank in twice]
 
 

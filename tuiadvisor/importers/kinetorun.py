@@ -5,7 +5,6 @@ In: a folder's path.  Out: ImportedRun; TuiadvisorError where no trace has a ste
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
@@ -68,8 +67,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     if looked.of_jobs:
         raise TuiadvisorError(f"{path}: {looked.of_jobs}")
     notes = []
-    counts = Counter(trace.rank for trace in traces)
-    chosen = [trace for trace in with_steps if trace.rank is not None and counts[trace.rank] == 1]
+    chosen = [trace for trace in with_steps if trace.file in looked.one_each]
     ranks = {trace.file: trace.rank or 0 for trace in chosen}
     if len(traces) == 1 and not chosen:
         chosen, ranks = with_steps, {with_steps[0].file: 0}
@@ -80,7 +78,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         )
     left = [trace.file for trace in traces if trace.file not in ranks]
     if left:
-        notes.append(f"left out, without steps or of no known rank: {named(left)}")
+        notes.append(f"left out, without steps, of no known rank or of an earlier time: {named(left)}")
     few = [ranks[trace.file] for trace in chosen if len(rows[trace.file].steps) < MIN_MATCHES]
     if few and len(chosen) > 1:
         notes.append(
