@@ -115,6 +115,8 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/slow_line.py
 	$(BIN)/python tests/benchmarks/fold.py
 	$(BIN)/python tests/benchmarks/recordings.py
+	$(BIN)/python tests/benchmarks/seek.py
+	$(BIN)/python tests/benchmarks/imports.py
 	$(BIN)/python tests/benchmarks/scale.py
 	$(BIN)/python tests/benchmarks/hour.py
 
