@@ -7,7 +7,7 @@ from typing import Final
 MAX_TEXT_CHARS: Final = 2000
 MAX_NAME_CHARS: Final = 100
 MAX_RANKS: Final = 1 << 17  # a higher number is no rank's
-# Whose samples are kept, 20 MB of them; of the ranks beyond nothing is said.
+# Whose samples are kept, 75 MB of them at most; of the ranks beyond nothing is said.
 MAX_WATCHED_RANKS: Final = 1 << 13
 Payload = dict[str, object]
 
