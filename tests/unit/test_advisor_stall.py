@@ -10,7 +10,7 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.advisor.judge.hang import stall, with_stall
-from tuiadvisor.causes.hang import measured
+from tuiadvisor.causes.hang import _words, measured
 from tuiadvisor.metrics.hang.detection import RankNow, Standstill, standstill
 
 
@@ -78,3 +78,15 @@ def test_no_rank_of_a_stalled_job_is_live() -> None:
     rows = with_stall(views.healthy().ranks, stall(WAITING, roster(Facts(10), Facts(11), Facts(12))))
     assert ["waits", "waits", "missing", ""] == [row.held for row in rows]
     assert with_stall(rows, None) == rows
+
+
+@pytest.mark.parametrize(
+    ("waiting", "missing", "whose"),
+    [((0, 1), (), "their"), ((0, 1, 2), (3,), "its"), ((0,), (1, 2), "their")],
+)
+def test_what_several_ranks_stand_in_is_theirs(
+    waiting: tuple[int, ...], missing: tuple[int, ...], whose: str
+) -> None:
+    """Loaders that started anew under a signal: "all 2 ranks are waiting for its next batch"."""
+    found = Standstill(9.0, 2, waiting, missing, "data_wait", is_death=False)
+    assert f"waiting for {whose} next batch" in _words(found, 4, 4)

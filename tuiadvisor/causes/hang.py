@@ -77,6 +77,8 @@ def _without_evidence(found: Standstill, num_known: int, world_size: int | None,
         verb = "is" if len(found.missing) == 1 else "are"
         return f"{rank_words(found.missing)} {verb} gone, {rank_words(found.waiting)} still wait{since}"
     place = PHASE_WORDS.get(found.phase or "", "in different phases")
+    if len(found.missing or found.waiting) > 1:
+        place = place.replace(" its ", " their ")
     if found.missing:
         thread = THREAD_WORDS.get(found.thread or "", "")
         if found.thread == "stopped":  # where it was met by the signal explains nothing
