@@ -92,6 +92,15 @@ def test_a_limit_that_is_not_hit_is_not_the_reason() -> None:
     assert "without a core" in view.verdict.sentence
 
 
+@pytest.mark.parametrize(("run_s", "cause"), [(0.6, "backward"), (0.25, "host")])
+def test_who_has_more_to_do_is_late_for_what_it_does(run_s: float, cause: str) -> None:
+    """It waits for a core as long as it is late; a thread that runs three times as long would, where many want it."""
+    job = JOB.with_faults(Fault("backward", (1,), 6 * MS))
+    view = seen(job, {**QUIET, 1: 0.3}, {1: {"run_s": run_s}}, {})
+    assert [("straggler", (1,), cause)] == above_info(view)
+    assert ("without a core" in view.verdict.sentence) == (cause == "host")
+
+
 @pytest.mark.parametrize("cores", [-1.0, 0.0, 1e308])
 def test_a_limit_that_cannot_be_one_is_not_named(cores: float) -> None:
     """A figure of a stranger: what the kernel counted stays."""

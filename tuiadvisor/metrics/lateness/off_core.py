@@ -233,6 +233,16 @@ class _Steps:
         """Seconds a step that it waits for a core beyond the typical peer."""
         return self.beyond_s(own.wait, [peer.wait for peer in self.peers])
 
+    def has_more_to_do(self, own: OffCore) -> bool:
+        """Whether its thread ran much longer than the typical peer's; False unless that is known of all."""
+        runs = [peer.run for peer in self.peers]
+        known = [run for run in runs if run is not None]
+        return (
+            own.run is not None
+            and len(known) == len(runs) > 0
+            and own.run > MORE_WORK * float(np.median(known))
+        )
+
     def may_settle(self, own: OffCore, excess_s: float) -> bool:
         """Whether that it was last may be chance: where many want the cores, until each had its turn at them."""
         wait_s = self.core_wait_s(own)
@@ -295,6 +305,10 @@ def _explained(cause: Cause, own: OffCore, steps: _Steps, excess_s: float) -> Ca
         return cause
     if own.wait is not None and wait_s is None:
         return cause  # of its peers not all are counted
+    if steps.has_more_to_do(own):
+        return (
+            cause  # who runs longer waits for a core longer where many want it, and is late for what it runs
+        )
     if wait_s is None or wait_s < MIN_COVER * excess_s:
         return replace(cause, is_open=own.is_counted and steps.may_settle(own, excess_s))
     return _from_outside(cause, "limit" if _is_limited(own) else "core", own, wait_s / excess_s)
