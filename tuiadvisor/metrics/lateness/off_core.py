@@ -303,12 +303,10 @@ def _explained(cause: Cause, own: OffCore, steps: _Steps, excess_s: float) -> Ca
         return _from_outside(cause, "stopped", own, stopped_s / excess_s)
     if cause.name not in _ON_HOST:
         return cause
-    if own.wait is not None and wait_s is None:
-        return cause  # of its peers not all are counted
-    if steps.has_more_to_do(own):
-        return (
-            cause  # who runs longer waits for a core longer where many want it, and is late for what it runs
-        )
+    # Of its peers not all are counted; or it runs longer, so it waits for a core longer where many want it, and is late
+    # for what it runs.
+    if (own.wait is not None and wait_s is None) or steps.has_more_to_do(own):
+        return cause
     if wait_s is None or wait_s < MIN_COVER * excess_s:
         return replace(cause, is_open=own.is_counted and steps.may_settle(own, excess_s))
     return _from_outside(cause, "limit" if _is_limited(own) else "core", own, wait_s / excess_s)
