@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tuiadvisor.tui.contract.message import Message
-
 if TYPE_CHECKING:
     from tuiadvisor.preferences import Preferences
     from tuiadvisor.scaling.picture import Picture
@@ -25,88 +23,104 @@ if TYPE_CHECKING:
 # --- what the screens may ask of it
 
 
-class ListRuns(Message):
+@dataclass(frozen=True, slots=True)
+class ListRuns:
     """Look into the folder again."""
 
 
-class WantRuns(Message):
+@dataclass(frozen=True, slots=True)
+class WantRuns:
     """Read the rows of these recordings first: they are on the screen."""
 
     paths: tuple[str, ...]
 
 
-class OpenRun(Message):
+@dataclass(frozen=True, slots=True)
+class OpenRun:
     """Replay a recording."""
 
     path: str
 
 
-class GoLive(Message):
+@dataclass(frozen=True, slots=True)
+class GoLive:
     """From a recording back to the live run."""
 
 
-class Compare(Message):
+@dataclass(frozen=True, slots=True)
+class Compare:
     """Compare two recordings."""
 
     before: str
     after: str
 
 
-class LookAtJob(Message):
+@dataclass(frozen=True, slots=True)
+class LookAtJob:
     """The job of the run that is shown, over all its recordings in the folder."""
 
 
-class MarkBefore(Message):
+@dataclass(frozen=True, slots=True)
+class MarkBefore:
     """What is shown is the state before a change: the job's next run is compared with it by itself."""
 
 
-class Report(Message):
+@dataclass(frozen=True, slots=True)
+class Report:
     """Write what is shown as HTML, beside its recording or here."""
 
 
-class Bookmark(Message):
+@dataclass(frozen=True, slots=True)
+class Bookmark:
     """Keep a note to a step of the recording that is shown."""
 
     step: int
     note: str
 
 
-class Advise(Message):
+@dataclass(frozen=True, slots=True)
+class Advise:
     """The guided session on the run that is shown."""
 
 
-class Answer(Message):
+@dataclass(frozen=True, slots=True)
+class Answer:
     """Answer a question of it; an empty text takes the answer back."""
 
     question: str
     text: str
 
 
-class SavePreferences(Message):
+@dataclass(frozen=True, slots=True)
+class SavePreferences:
     """Keep what is preferred."""
 
     preferences: Preferences
 
 
-class Scale(Message):
+@dataclass(frozen=True, slots=True)
+class Scale:
     """How the run scales: look anew at it and at the recordings beside it."""
 
 
-class StateSize(Message):
+@dataclass(frozen=True, slots=True)
+class StateSize:
     """State something about sizes; an empty text takes it back."""
 
     entry: str
     text: str
 
 
-class NudgeSize(Message):
+@dataclass(frozen=True, slots=True)
+class NudgeSize:
     """A little more or less of it."""
 
     entry: str
     by: int  # +1 or -1
 
 
-class LookAt(Message):
+@dataclass(frozen=True, slots=True)
+class LookAt:
     """A stretch of the timeline of the recording that is shown; end_s None: all of it."""
 
     begin_s: float
@@ -114,17 +128,20 @@ class LookAt(Message):
     num_cells: int
 
 
-class ListJobs(Message):
+@dataclass(frozen=True, slots=True)
+class ListJobs:
     """Look for trainings of this machine and for the user's jobs in Slurm."""
 
 
-class WantJobs(Message):
+@dataclass(frozen=True, slots=True)
+class WantJobs:
     """Their list is on the screen, or no longer: while it is, it is kept up to date."""
 
     is_shown: bool
 
 
-class Attach(Message):
+@dataclass(frozen=True, slots=True)
+class Attach:
     """Watch a training: the screens end, and `watch` begins with these options."""
 
     target: tuple[str, ...]

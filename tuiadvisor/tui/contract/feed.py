@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tuiadvisor.tui.contract.message import Message
-
 if TYPE_CHECKING:
     from tuiadvisor.views.event import Event
     from tuiadvisor.views.run_view import RunView, Trend
@@ -23,83 +21,98 @@ CLOSED = "closed"
 # --- what the screens may send back: whoever takes a command matches its class, and mypy names one that is not handled
 
 
-class Pause(Message):
+@dataclass(frozen=True, slots=True)
+class Pause:
     """Freeze what is shown."""
 
 
-class Resume(Message):
+@dataclass(frozen=True, slots=True)
+class Resume:
     """Go on."""
 
 
-class Speed(Message):
+@dataclass(frozen=True, slots=True)
+class Speed:
     """Replay at another speed."""
 
     factor: float
 
 
-class SeekStep(Message):
+@dataclass(frozen=True, slots=True)
+class SeekStep:
     """Show a step."""
 
     step: int
 
 
-class Step(Message):
+@dataclass(frozen=True, slots=True)
+class Step:
     """One step on or back."""
 
     by: int  # +1 or -1
 
 
-class Stride(Message):
+@dataclass(frozen=True, slots=True)
+class Stride:
     """A part of what can be looked at, on or back."""
 
     by: int  # +1 or -1
 
 
-class Zoom(Message):
+@dataclass(frozen=True, slots=True)
+class Zoom:
     """Figures of a shorter stretch of steps, or of a longer one."""
 
     by: int  # +1 or -1
 
 
-class ChooseSteps(Message):
+@dataclass(frozen=True, slots=True)
+class ChooseSteps:
     """Figures of these steps, both included."""
 
     first_step: int
     last_step: int
 
 
-class NextFinding(Message):
+@dataclass(frozen=True, slots=True)
+class NextFinding:
     """To where the next finding begins."""
 
 
-class PreviousFinding(Message):
+@dataclass(frozen=True, slots=True)
+class PreviousFinding:
     """To where the finding before begins."""
 
 
-class End(Message):
+@dataclass(frozen=True, slots=True)
+class End:
     """To the live edge, or the end of the recording."""
 
 
-class Capture(Message):
+@dataclass(frozen=True, slots=True)
+class Capture:
     """Profile the next steps of a rank."""
 
     rank: int
 
 
-class Detail(Message):
+@dataclass(frozen=True, slots=True)
+class Detail:
     """See ranks call by call for a while."""
 
     ranks: tuple[int, ...]  # empty: all
 
 
-class Stacks(Message):
+@dataclass(frozen=True, slots=True)
+class Stacks:
     """Sample the stacks of a rank and of a peer for a second or two."""
 
     rank: int
     subject: str  # straggler | input | host | hang
 
 
-class Quit(Message):
+@dataclass(frozen=True, slots=True)
+class Quit:
     """Nobody looks any more."""
 
 
