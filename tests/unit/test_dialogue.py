@@ -16,6 +16,7 @@ from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
 from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.markdown import gain_words, markdown
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.suspects import SEEN
@@ -89,6 +90,32 @@ def test_a_rank_seen_to_be_late_in_a_phase_alone_has_several_causes() -> None:
     (finding,) = [one for one in LATE.view.findings if one.id == "straggler"]
     assert "seen_cause" not in finding.evidence
     assert len(held((LATE,), {}).dialogue.causes) > 1
+
+
+def test_what_the_verdict_says_to_act_on_is_no_keep_where_its_cost_is_not_known() -> None:
+    """As of a host that others crowd, or a rank kept from running: the overview said TUNE and the dialogue KEEP."""
+    view = replace(LATE.view, verdict=replace(LATE.view.verdict, speedup=None))
+    session = held((Recorded("late", view),), {})
+    assert ("tune", "tune") == (session.decision.decision, session.dialogue.decision)
+    assert "was not measured" in session.decision.why
+    assert session.decision.speedup is None
+    assert session.dialogue.change not in ("", "none", "open")
+    assert session.loop.change == session.dialogue.change
+    assert "unknown" == gain_words(session.decision)
+
+
+def test_what_is_not_decided_is_no_keep_on_the_screens() -> None:
+    """Too few steps: the decision to go on as it is says that it is none."""
+    few = Recorded("few", final_view(Job(num_ranks=2, num_steps=12)))
+    session = held((few,), {})
+    assert session.decision.is_open
+    assert "unknown" == gain_words(session.decision)
+    assert "Decision: none yet" in markdown(session)
+    board = Keyboard(views.live(few.view), desk=desks.desk(session=guided(session, "")))
+    for key in ("5", "d"):
+        text = board.press(key)
+        assert "NOT YET" in text
+        assert "KEEP" not in text
 
 
 def test_an_answer_moves_the_list_and_rewrites_the_one_change() -> None:

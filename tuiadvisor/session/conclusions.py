@@ -359,6 +359,8 @@ def candidate_words(one: Candidate, step_s: float | None) -> str:
 def _p5_concludes(material: Material) -> str:
     if not material.run.findings:
         return "Nothing measured asks for a change: every one would add complexity for no proven gain."
+    if material.case.unpriced is not None:
+        return "What the largest finding costs was not measured: try its cheapest change, and measure again."
     if material.case.prospect is None:
         return "The largest finding has no measured gain: it decides nothing before it is measured."
     refused = why_not(material.case, tuning(material.case))

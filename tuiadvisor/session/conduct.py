@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.material import Material
     from tuiadvisor.session.recorded import Recorded
     from tuiadvisor.session.stages import Stage
-    from tuiadvisor.views.run_view import Action, RunView
+    from tuiadvisor.views.run_view import RunView
     from tuiadvisor_rules.questions import Question
 
 
@@ -163,14 +163,13 @@ def _verify(decision: Decision, of_the_run: str) -> str:
 
 def _bottleneck(material: Material, decision: Decision, mark: str) -> Bottleneck:
     prospect, step_s = material.case.prospect, material.run.step_s
-    ranks = next(
-        (entry.ranks for entry in material.run.findings if prospect and entry.id == prospect.finding), ()
-    )
+    dominant = material.case.dominant
+    ranks = next((entry.ranks for entry in material.run.findings if entry.id == dominant), ())
     return Bottleneck(
         run=material.run.name,
         identity=mark,
         step_s=step_s,
-        finding=prospect.finding if prospect else None,
+        finding=dominant,
         ranks=ranks,
         next_constraint=material.verdict.next_constraint,
         decision=decision.decision,
@@ -248,8 +247,13 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
             f"{seconds(run.step_s / max(prospect.expected, 1.0))}"
             f" ({seconds(low)} to {seconds(high)})."
         )
-        action = _first_action(material)
-        change = action.text + (f" ({action.command})" if action.command else "") if action else "open"
+        change = first_change(material)
+    elif decision.decision == "tune" and material.case.unpriced is not None:
+        named = material.case.unpriced.finding.replace("_", " ")
+        hypothesis, change = (
+            f"Without {named} steps are shorter; by how much was not measured.",
+            first_change(material),
+        )
     before_file, after_file = BEFORE, AFTER
     kept = f"; nobody records it: tuiadvisor record --for 60s -o {BEFORE} keeps it"
     if is_file:
@@ -272,14 +276,6 @@ def _after(name: str) -> str:
     return str(path.with_name(f"{path.stem}-after{path.suffix}"))
 
 
-def _first_action(material: Material) -> Action | None:
-    """The action for the dominant finding that answers speak for; the least risky of these."""
-    prospect = material.case.prospect
-    return next(
-        (one.action for one in material.levers if prospect and one.finding.id == prospect.finding), None
-    )
-
-
 def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:
     """What the session before this one predicted, held against this run."""
     if not before:
@@ -288,7 +284,7 @@ def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:
     if last.predicted_step_s is None or material.run.step_s is None or last.step_s is None:
         return f"The last session ({last.run}) decided {last.decision} and predicted no step time."
     foretold = " as predicted" if last.next_constraint == material.verdict.next_constraint else ""
-    now = material.case.prospect.finding if material.case.prospect else "nothing above info"
+    now = material.case.dominant or "nothing above info"
     return (
         f"The last session ({last.run}) measured {seconds(last.step_s)} and predicted {seconds(last.predicted_step_s)} "
         f"without {last.finding}; this run takes {seconds(material.run.step_s)}. The bottleneck is now {now}"

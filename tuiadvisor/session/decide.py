@@ -35,6 +35,14 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpriced:
+    """The dominant constraint where it was seen and what it costs was not: a job on cores that others want."""
+
+    finding: str
+    headline: str
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """All that a decision may use."""
 
@@ -55,6 +63,13 @@ class Case:
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
     wanted: Wanted | None = None  # a size that was asked for and not measured
     hang: str = ""  # who waits for whom; "" while steps complete
+    unpriced: Unpriced | None = None  # never beside a prospect
+
+    @property
+    def dominant(self) -> str | None:
+        """The finding that the decision rests on."""
+        found = self.prospect or self.unpriced
+        return None if found is None else found.finding
 
     @property
     def hours_now(self) -> float | None:
@@ -89,6 +104,7 @@ class Decision:
     break_even_steps: float | None = None
     num_devices: int | None = None  # to move to
     ready_within_h: float | None = None  # a change that is ready later serves nothing of the rest
+    is_open: bool = False  # nothing is decided yet: until more is seen it runs on as it is
 
 
 def decide(case: Case) -> Decision:
@@ -99,7 +115,8 @@ def decide(case: Case) -> Decision:
         return Decision("hang", f"{case.hang.rstrip('.')}; nothing else can be decided until it moves again")
     if not case.enough or case.step_s is None:
         why = case.why_undecided or "too few steady steps were seen"
-        return Decision("keep", f"not decided yet: {why}, and until more is seen it runs on as it is")
+        said = f"not decided yet: {why}, and until more is seen it runs on as it is"
+        return Decision("keep", said, is_open=True)
     tuned = tuning(case)
     if (broke := beyond_budget(case, tuned)) is not None:
         return broke
@@ -131,6 +148,10 @@ def _otherwise(case: Case, tuned: Decision | None, refused: str | None) -> Decis
         return Decision("stop", wasted)
     if tuned is not None and refused is not None:
         return replace(tuned, decision="stop", why=f"stop optimizing this: {refused}")
+    if case.unpriced is not None:
+        return Decision(
+            "tune", f"{case.unpriced.headline} What that costs was not measured: no gain is promised."
+        )
     return Decision("keep", _why_kept(case))
 
 

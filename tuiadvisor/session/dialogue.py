@@ -83,6 +83,7 @@ class Dialogue:
     num_left: int  # questions that could still change it
     wanted: str = ""  # what another number of devices would bring, where one was named
     wanted_before: str = ""  # before the last answer
+    is_open: bool = False  # nothing is decided yet
 
 
 def dialogue(
@@ -118,6 +119,7 @@ def dialogue(
         decision=kind,
         decision_before=kind_before if kind_before != kind else None,
         why=decide(material.case).why,
+        is_open=decide(material.case).is_open,
         last=_last(questions, answers, last),
         num_answers=len(answers),
         num_left=0 if why_over else len(worth),
@@ -165,8 +167,7 @@ def _change_of_size(material: Material) -> str:
 def first_change(material: Material) -> str:
     """What lets a job that hangs go on, else what is to be done first about the dominant finding."""
     hangs = [one for one in material.levers if one.finding.id == HANG]
-    prospect = material.case.prospect
-    first = hangs or [one for one in material.levers if prospect and one.finding.id == prospect.finding]
+    first = hangs or [one for one in material.levers if one.finding.id == material.case.dominant]
     if not first:
         return "open: what was found has no change that is known"
     action = first[0].action

@@ -48,6 +48,7 @@ class Guided:
     dialogue: Dialogue | None = None  # one question at a time
     judged: str = ""  # what of the run the evidence is of
     whys: tuple[Why, ...] = ()  # questions in plain words, with what the run says
+    is_open: bool = False  # nothing is decided yet
 
 
 def guided(session: Session, saved: str, judged: str = "") -> Guided:
@@ -57,6 +58,7 @@ def guided(session: Session, saved: str, judged: str = "") -> Guided:
         run=session.run,
         stages=session.stages,
         decision=decision.decision,
+        is_open=decision.is_open,
         why=decision.why,
         card=(
             ("gain", gain_words(decision)),

@@ -49,7 +49,7 @@ def decision_lines(session: Session) -> list[str]:
     decision = session.decision
     following = limit_name(session.next_constraint or UNKNOWN)
     lines = [
-        f"## Decision: {decision.decision}",
+        f"## Decision: {'none yet' if decision.is_open else decision.decision}",
         "",
         f"- Why: {plain(decision.why)}",
         f"- Expected gain: {gain_words(decision)}",
@@ -72,6 +72,8 @@ def gain_words(decision: Decision) -> str:
         parts.append(_interval(decision.saved_h, ".3g", " h of the remaining run"))
     if decision.saved_money is not None:
         parts.append(_interval(decision.saved_money, ",.2f", " in money"))
+    if not parts and decision.is_open:
+        return UNKNOWN
     if not parts:
         return {"keep": "none", "hang": "the run itself"}.get(decision.decision, UNKNOWN)
     if decision.saved_h is None:

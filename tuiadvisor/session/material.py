@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.candidates import candidates
-from tuiadvisor.session.decide import Case, Prospect
+from tuiadvisor.session.decide import Case, Prospect, Unpriced
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
 from tuiadvisor.session.intent import changed, contradiction, preset, price_of_device_hour, stated_steps
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.levers import Lever
     from tuiadvisor.session.remaining import Pace
     from tuiadvisor.session.wanted import SpeedAt
-    from tuiadvisor.views.run_view import Verdict
+    from tuiadvisor.views.run_view import Finding, Verdict
     from tuiadvisor_rules.questions import Question
 
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
@@ -132,6 +132,7 @@ def gather(
         price_per_device_hour=price,
         intent=intent,
         prospect=_prospect(run, verdict),
+        unpriced=_unpriced(run, verdict),
         moves=moves,
         effort_hours=_number(answers.get("effort_hours")),
         change_complexity=None if complexity is None else str(complexity),
@@ -185,11 +186,23 @@ def _number(value: str | float | None) -> float | None:
 
 def _prospect(run: Facts, verdict: Verdict) -> Prospect | None:
     """The finding that the run's verdict rests on; without a measured gain it is none."""
-    finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
+    finding = _of_verdict(run, verdict)
     if finding is None or verdict.speedup is None:
         return None
     speedup = verdict.speedup
     return Prospect(finding.id, finding.message, speedup.expected, speedup.low, speedup.high)
+
+
+def _unpriced(run: Facts, verdict: Verdict) -> Unpriced | None:
+    """The finding that the verdict says to act on though what it costs is not known."""
+    finding = _of_verdict(run, verdict)
+    if finding is None or verdict.decision != "tune" or verdict.speedup is not None:
+        return None
+    return Unpriced(finding.id, finding.message)
+
+
+def _of_verdict(run: Facts, verdict: Verdict) -> Finding | None:
+    return next((entry for entry in run.findings if entry.id == verdict.finding), None)
 
 
 def _moves(

@@ -234,8 +234,8 @@ def _foot(found: Dialogue, width: int) -> list[Line]:
     was = f"{sections.DECISIONS[found.decision_before]} → " if found.decision_before else ""
     left = text_of.count(found.num_left, "more question")
     tail = f"{left} can still change it" if found.num_left else "no question left that could change it"
-    badge = f" {sections.DECISIONS[found.decision]} "
-    rows.append(line((was, "dim"), (badge, sections.badge_role(found.decision)), (f"  {tail}", "dim")))
+    badge = sections.badge(found.decision, is_open=found.is_open)
+    rows.append(line((was, "dim"), badge, (f"  {tail}", "dim")))
     rows += [line((text, "text")) for text in wrap(found.why, width)]
     if found.wanted and found.wanted != found.why:
         rows += bullet("other size:", found.wanted, width, "text")

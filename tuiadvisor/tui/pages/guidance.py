@@ -247,14 +247,14 @@ class Guidance(Page):
 
 def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[Line]:
     """Return the decision with what belongs to it."""
-    badge = f" {sections.DECISIONS[held.decision]} "
+    badge, role = sections.badge(held.decision, is_open=held.is_open)
     first, *more = wrap(held.why, width - len(badge) - 1) or [""]
     rows = [
         rule("decision", width),
-        line((badge, sections.badge_role(held.decision)), " ", (first, "strong")),
+        line((badge, role), " ", (first, "strong")),
     ]
     if room_for_all:
-        rows = [rule("decision", width), line((badge, sections.badge_role(held.decision)))]
+        rows = [rule("decision", width), line((badge, role))]
         rows += [line((text, "strong")) for text in wrap(held.why, width)]
         for name, text in held.card:
             rows += _named(name, text, width)

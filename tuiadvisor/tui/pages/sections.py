@@ -36,6 +36,11 @@ def not_enough(view: RunView) -> str:
     return f"not enough yet: {text_of.count(missing, 'more step')}" if missing > 0 else "not enough steps yet"
 
 
+def badge(decision: str, *, is_open: bool) -> tuple[str, str]:
+    """Return the words and colours of a session's decision; is_open: there is none yet."""
+    return (" … NOT YET ", "badge") if is_open else (f" {DECISIONS[decision]} ", badge_role(decision))
+
+
 def badge_role(decision: str) -> str:
     """Return the colours of a decision: a hang is as red as what is to be stopped."""
     return f"badge:{'stop' if decision == 'hang' else decision}"
