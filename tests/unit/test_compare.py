@@ -10,12 +10,20 @@ from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.compare.comparable import busier, terms
-from tuiadvisor.advisor.compare.comparing import ComparisonOptions, Measured, compare, measure
+from tuiadvisor.advisor.compare.comparing import (
+    ComparisonOptions,
+    Measured,
+    _detectable,
+    _sentence,
+    _why_blind,
+    compare,
+    measure,
+)
 from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.tui.pages.comparison import plain_comparison
-from tuiadvisor.views.comparison import Comparison, MachineLoad, WorkUnit
+from tuiadvisor.views.comparison import Change, Comparison, Gate, MachineLoad, WorkUnit
 
 pytestmark = pytest.mark.slow
 
@@ -204,6 +212,23 @@ def test_checkpoints_count_although_steady_steps_are_the_same(before: Measured) 
     assert found.every_step.significant
     assert "regressed" == found.verdict
     assert "pauses included" in found.sentence
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.59, 1_511_554.0), (6.6e-7, 1.7)])
+def test_an_interval_of_decades_is_no_figure(low: float, high: float) -> None:
+    """Of a run that other jobs made now fast, now slow, it was "-41.3 to +151155397.7 %"."""
+    change = Change(0.07, 0.047, 0.67, low, high, significant=False)
+    terms_of_steps = terms(
+        WorkUnit(2, 64.0, None, BYTES, 1, 1), WorkUnit(2, 64.0, None, BYTES, 1, 1), same_work=False
+    )
+    said = _sentence("no change", [], terms_of_steps, change, is_steady=True)
+    assert said.startswith("No change can be told: a step takes 47 ms instead of 70 ms")
+    assert "%" not in said
+    assert _detectable(change, 0.02) is None
+    assert "no change would be seen" in _why_blind(Gate(0.05, None), None)
+    usual = replace(change, low=0.6, high=1.1)
+    assert "-40.0 to +10.0 %" in _sentence("no change", [], terms_of_steps, usual, is_steady=True)
+    assert _detectable(usual, 0.02) is not None
 
 
 def test_another_model_is_not_compared(before: Measured) -> None:

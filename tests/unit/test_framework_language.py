@@ -41,7 +41,7 @@ def said(**facts: int | str) -> tuple[str, str]:
     ("facts", "lever", "foreign"),
     [
         ({"wrappers": "DDP"}, "bucket_cap_mb", ("fully_shard", "zero_optimization")),
-        ({}, "bucket_cap_mb", ("fully_shard",)),
+        ({}, "async_op=True", ("fully_shard", "bucket_cap_mb", "no_sync", "bf16_compress_hook")),
         ({"wrappers": "FSDP2", "mesh": "dp=4"}, "reshard_after_forward", ("no_sync", "bucket_cap_mb")),
         ({"wrappers": "FSDP1", "sharding_strategy": "FULL_SHARD"}, "BACKWARD_PRE", ("bucket_cap_mb",)),
         ({"wrappers": "FSDP1", "sharding_strategy": "NO_SHARD"}, "no_sync", ("SHARD_GRAD_OP",)),
@@ -57,6 +57,14 @@ def test_levers_are_those_of_the_framework(
     _, levers = said(**facts)
     assert lever in levers
     assert not [name for name in foreign if name in levers]
+
+
+def test_what_a_loop_exchanges_itself_is_not_called_gradients() -> None:
+    """Four all_gather in forward without a wrapper were "exposed gradient communication", with buckets as the cure."""
+    words, _ = said()
+    assert "gradient" not in words
+    assert "the collectives that the training loop calls itself" in words
+    assert "own" in str(of_stack(Stack({"models": 1}))["comm_words"])
 
 
 @pytest.mark.parametrize("wrappers", ["FSDP1", "FSDP2"])

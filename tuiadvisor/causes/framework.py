@@ -22,12 +22,14 @@ job is_fsdp2 flag 1 if fully_shard does
 job is_zero3 flag 1 if DeepSpeed partitions parameters (ZeRO stage 3)
 job is_zero flag 1 if DeepSpeed's engine reduces gradients and keeps parameters whole (ZeRO stages 0 to 2)
 job is_tensor_parallel flag 1 if layers are split over ranks, which exchange activations
+job is_own_exchange flag 1 if nothing wraps the model: what ranks exchange the loop itself sends
 job is_sharded flag 1 if ranks hold shards of the parameters and gather them to compute
 job comm_words text what the ranks exchange: gradients, or parameters and gradients
 """
 NAMES: Final = tuple(line.split()[1] for line in METRICS.strip().splitlines())
 GRADIENTS: Final = "gradient communication"
 OF_SHARDS: Final = "gathering parameters and reducing gradients"
+OF_THE_LOOP: Final = "the loop's own communication"
 KEEPS_WHOLE: Final = "NO_SHARD"  # FSDP1's strategy that is DDP
 
 
@@ -44,7 +46,9 @@ def of_stack(stack: Stack) -> Values:
     fsdp1 = "FSDP1" in wrappers and stack.text("sharding_strategy") != KEEPS_WHOLE
     fsdp2 = "FSDP2" in wrappers
     zero3 = stack.number("zero_stage") == 3 or sharding.startswith("ZeRO-3")
-    axes = [axis.partition("=")[0].lower() for axis in stack.text("mesh").split()]
+    mesh = stack.text("mesh").split()
+    is_own = not (wrappers or sharding or mesh) and stack.number("zero_stage") is None
+    axes = [axis.partition("=")[0].lower() for axis in mesh]
     return {
         "is_fsdp1": int(fsdp1),
         "is_fsdp2": int(fsdp2),
@@ -53,8 +57,9 @@ def of_stack(stack: Stack) -> Values:
         "is_tensor_parallel": int(
             sharding.startswith("tensor parallel") or any(axis in TENSOR_AXES for axis in axes)
         ),
+        "is_own_exchange": int(is_own),
         "is_sharded": int(fsdp1 or fsdp2 or zero3),
-        "comm_words": OF_SHARDS if fsdp1 or fsdp2 or zero3 else GRADIENTS,
+        "comm_words": OF_SHARDS if fsdp1 or fsdp2 or zero3 else OF_THE_LOOP if is_own else GRADIENTS,
     }
 
 

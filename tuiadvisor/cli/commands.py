@@ -73,7 +73,8 @@ class OneLineParser(argparse.ArgumentParser):
         if text.startswith("invalid choice: ") and self.prog.count(" ") == 0:
             typed = text.partition("'")[2].partition("'")[0]
             near = difflib.get_close_matches(typed, COMMANDS, 1)
-            text = f"no command {typed!r}" + (f"; did you mean {near[0]}?" if near else "")
+            kind = "file or command" if os.sep in typed or os.extsep in typed else "command"
+            text = f"no {kind} {typed!r}" + (f"; did you mean {near[0]}?" if near else "")
         self.exit(2, f"{self.prog}: {text}; {self.prog} --help shows what there is\n")
 
 

@@ -43,6 +43,8 @@ SCHEMA: Final = 1
 # of one run's steps can show. Mytkowicz et al. (ASPLOS'09) measured up to several percent; 2 % is what CI uses.
 NOISE_FLOOR: Final = 0.02
 HICCUP_FACTOR: Final = 5.0  # a step this much longer than the median is a pause of its own, not a steady step
+# Times between the ends of an interval: one so wide says nothing, as of steps that other jobs make now short, now long.
+TOO_WIDE: Final = 10.0
 NOTHING: Final = Change(None, None, None, None, None, significant=False)
 
 
@@ -139,11 +141,8 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     gate = _gate(verdict, change, options.fail_if_slower, detectable)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
         cautions.append(f"all devices together do {_more(1 / throughput.ratio)} samples a second")
-    if gate is not None and gate.exceeded is None and verdict != "not comparable" and detectable is not None:
-        cautions.append(
-            f"cannot tell whether it is {percent(gate.limit)} slower: less than {percent(detectable)} would not be "
-            "seen in these two recordings; record longer, or on a quiet machine"
-        )
+    if gate is not None and gate.exceeded is None and verdict != "not comparable":
+        cautions.append(_why_blind(gate, detectable))
     return Comparison(
         schema=SCHEMA,
         verdict=verdict,
@@ -267,10 +266,14 @@ def _exceeded(verdict: Outcome, change: Change, limit: float, detectable: float 
 
 
 def _detectable(change: Change, floor: float) -> float | None:
-    if change.ratio is None or change.high is None or change.low is None:
+    if change.ratio is None or change.high is None or change.low is None or _says_nothing(change):
         return None
     reach = max(change.high / change.ratio, change.ratio / change.low)
     return reach * (1 + floor) - 1
+
+
+def _says_nothing(change: Change) -> bool:
+    return change.low is not None and change.high is not None and change.high > TOO_WIDE * change.low
 
 
 def _phases(before: StepSeries, after: StepSeries, floor: float) -> tuple[PhaseChange, ...]:
@@ -331,6 +334,15 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f} %" if size >= 9.95 else f"{100 * value:.1f} %"
 
 
+def _why_blind(gate: Gate, detectable: float | None) -> str:
+    """detectable: the least slowdown that these recordings would show."""
+    unseen = "no change would be" if detectable is None else f"less than {percent(detectable)} would not be"
+    return (
+        f"cannot tell whether it is {percent(gate.limit)} slower: {unseen} seen in these two recordings; record "
+        "longer, or on a quiet machine"
+    )
+
+
 def _more(factor: float) -> str:
     return f"{percent(abs(factor - 1))} {'more' if factor > 1 else 'fewer'}"
 
@@ -350,6 +362,10 @@ def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change
         rates = 1 / (change.after or math.inf), 1 / (change.before or math.inf)
         words = f"{who} {rates[0]:,.4g} samples/s instead of {rates[1]:,.4g}"
         middle, low, high, more, less = 1 / change.ratio, 1 / change.high, 1 / change.low, "more", "less"
+    if verdict == "no change" and _says_nothing(change):
+        return (
+            f"No change can be told: {words}, but the steps of a run differ so much that this may be chance."
+        )
     if verdict == "no change":
         return f"No change: {words}; {_range(low, high)} with 95 % confidence, within noise."
     size = f"{percent(abs(middle - 1))} {more if middle > 1 else less}"

@@ -414,7 +414,7 @@ def _phase(entry: PhaseChange) -> Line:
 def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
     is_priced = entry.loss_before_s is not None or entry.loss_after_s is not None
-    note = {"hidden": "still there, in a step that grew", "uncovered": "it was there before"}.get(entry.state)
+    note = {"hidden": "most of it is still there", "uncovered": "it was there before"}.get(entry.state)
     said = "; ".join(part for part in (costs if is_priced else "", note) if part)
     return bullet(f"{entry.state}:", f"{entry.title} ({said})" if said else entry.title, width)
 
