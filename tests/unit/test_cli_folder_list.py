@@ -49,6 +49,18 @@ def test_each_thing_is_a_row_with_what_opens_it(tmp_path: Path, capsys: pytest.C
     assert not any("notes" in row or "hidden" in row for row in rows)
 
 
+def test_folders_of_folders_are_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What holds nothing but folders is a name for these; a file beside them is what it holds."""
+    (tmp_path / "all" / "second").mkdir(parents=True)
+    mixed(tmp_path / "all" / "first")
+    mixed(tmp_path / "all" / "second" / "deeper")
+    code, out, _ = said(capsys, "open", str(tmp_path / "all"))
+    assert 0 == code
+    for where in ("first/", "second/deeper/"):
+        assert [row for row in out.splitlines() if f"all/{where}" in row]
+    assert " 0.0 MB" not in out
+
+
 def test_the_list_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each path opens as the kind that it is listed with."""
     code, out, _ = said(capsys, str(mixed(tmp_path / "runs")), "--json")

@@ -212,6 +212,15 @@ def test_completed_operations_are_no_hang(tmp_path: Path) -> None:
     assert "no hang" in document["hang"]["because"]
 
 
+def test_the_dump_of_one_rank_alone_clears_nobody(tmp_path: Path) -> None:
+    """The rank that all others wait for has nothing pending: "no hang in these dumps" cleared the culprit."""
+    dump(tmp_path, 3, [entry(7, state="completed")])
+    because = hang_document(tmp_path)["hang"]["because"]
+    assert "no operation is pending on rank 3; whether others wait" in because
+    assert "3 of 4 ranks gave none" in because
+    assert "no hang" not in because
+
+
 def test_a_pickled_dump_is_refused_unopened_with_the_way_to_json(tmp_path: Path) -> None:
     """Unpickling would run this file's code; it must not run."""
     trap = tmp_path / "sprung"

@@ -23,6 +23,7 @@ from tuiadvisor.cli.recognizing import (
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.files import is_regular, plain_name
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.format import num_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,9 @@ def folder_list(folder: Path) -> FolderList:
     entries: list[FolderEntry] = []
     left = MAX_FILES
     folders = [] if not _files(folder) and holds_ranks(folder) else _folders(folder)
-    for where in [folder, *folders]:
+    # What holds nothing but folders is only a name for these.
+    folders = [below for one in folders for below in ([one] if _files(one) else [one, *_folders(one)])]
+    for where in [folder, *folders[:MAX_FOLDERS]]:
         by_kind: dict[str, list[os.DirEntry[str]]] = {}
         for file in _files(where):
             if left <= 0:
@@ -165,7 +168,7 @@ def list_lines(folder: Path, found: FolderList) -> list[str]:
     width = max((len(WORDS[entry.kind]) for entry in found.entries[:SHOWN]), default=0)
     for entry in found.entries[:SHOWN]:
         files = f"{entry.num_files} files" if entry.num_files > 1 else ""
-        size = f"{entry.num_bytes / 1e6:,.1f} MB"
+        size = num_bytes(entry.num_bytes)
         lines.append(f"  {WORDS[entry.kind]:<{width}} {files:>11} {size:>13}  {_command(entry)}")
     if len(found.entries) > SHOWN:
         lines.append(f"  and {len(found.entries) - SHOWN} more")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 COLLECTIVE: Final = "collective"
 P2P: Final = "p2p"
+MAX_LISTED: Final = 8  # ranks in a sentence; of more their number
 # No rank leaves these before all have entered; the root of a broadcast may, and the ranks of a reduce.
 ALL_TAKE_PART: Final = re.compile(r"all_?reduce|all_?gather|all_?to_?all|reduce_scatter|barrier")
 
@@ -125,8 +126,21 @@ class Hang:
 def diagnose(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> Hang:
     """The hang behind these dumps. Never names a rank of which no dump says that it is missing."""
     if not any(not op.completed for dump in dumps for op in dump.operations):
-        return Hang((), (), "", "no operation is pending on any recorded rank: no hang in these dumps")
+        return Hang((), (), "", _nothing_pends(dumps, groups))
     return _Case(dumps, groups).answer()
+
+
+def _nothing_pends(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> str:
+    """Who has not entered what others wait in has nothing pending either: only their dumps would tell."""
+    recorded = {dump.rank for dump in dumps}
+    others = {rank for group in groups.values() for rank in group.members} - recorded
+    if not others:
+        return "no operation is pending on any recorded rank: no hang in these dumps"
+    who = _ranks(sorted(recorded)) if len(recorded) <= MAX_LISTED else f"{len(recorded)} ranks"
+    return (
+        f"no operation is pending on {who}; whether others wait for that only their dumps would tell: "
+        f"{len(others)} of {len(others) + len(recorded)} ranks gave none"
+    )
 
 
 def with_messages(dumps: Sequence[Dump]) -> set[str]:
