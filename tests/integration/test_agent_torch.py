@@ -151,7 +151,9 @@ def torchrun(*more: str, num_ranks: int = 2) -> list[str]:
     return [*launcher, str(TRAIN), "--seconds", "900", "--step-ms", "20", *more]
 
 
-@pytest.mark.parametrize("core", ["python", "native"], indirect=True)
+@pytest.mark.parametrize(
+    "core", [pytest.param("python", marks=pytest.mark.extended), "native"], indirect=True
+)
 def test_torchrun_job_is_watched_from_its_launch_on_and_left_without_a_trace(
     core: str, started: Callable[..., subprocess.Popen[bytes]], watch: Callable[[int], Watch]
 ) -> None:

@@ -44,6 +44,7 @@ def test_the_rank_that_writes_is_late_by_its_checkpoint(tmp_path: Path) -> None:
     assert share_without_arrivals(tmp_path / "run") < 1 / 10
 
 
+@pytest.mark.extended
 def test_a_barrier_alone_makes_no_step_partial_and_nobody_late(tmp_path: Path) -> None:
     """Both ranks arrive before their records begin, now and then."""
     with training("barrier_training.py", "healthy", tmp_path) as pids:

@@ -12,7 +12,9 @@ pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[1] / "local_sgd_training.py"
 
 
-@pytest.mark.parametrize(("num_ranks", "every", "how"), [(2, 8, "loop"), (3, 4, "flat")])
+@pytest.mark.parametrize(
+    ("num_ranks", "every", "how"), [(2, 8, "loop"), pytest.param(3, 4, "flat", marks=pytest.mark.extended)]
+)
 def test_the_late_rank_is_named_live(tmp_path: Path, num_ranks: int, every: int, how: str) -> None:
     """Its phase, too, and nobody else."""
     training = launch(num_ranks, [str(every), "1", "8", how], script=SCRIPT)

@@ -14,7 +14,13 @@ pytest.importorskip("torch")
 KINDS = {"loader": 1, "made": 1, "critic": 3, "delayed": 1}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+EXTENDED = ("made", "delayed")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.extended if kind in EXTENDED else ()) for kind in KINDS],
+)
 def test_a_step_is_an_iteration_of_the_loop(kind: str, tmp_path: Path) -> None:
     """As long as the program's own log says; all updates in it."""
     late_s = 0.04 * KINDS[kind]

@@ -100,6 +100,7 @@ def test_a_hang_of_a_subgroup_is_told_there_and_not_by_its_victims(tmp_path: Pat
         )
 
 
+@pytest.mark.extended
 def test_a_stopped_rank_is_not_asked_and_nobody_else_is_named(tmp_path: Path) -> None:
     """SIGSTOP: the others' recorders say where they wait, and no more."""
     with hanging(tmp_path, "stop") as (source, advisor, pids, _):
