@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MANY_RANKS = 10
 EVEN = 0.005  # smaller differences are no news
 LABEL_WIDTH = 9  # "rank 1023"
-LINK_NAMES = {"data_wait": "data", "h2d": "copy", "comm_exposed": "all-reduce"}
+LINK_NAMES = {"data_wait": "data", "h2d": "copy"}
 # Parts of the ranks' time: field of the view, letter, role.
 PARTS = (
     ("busy", "w", "phase:optimizer"),
