@@ -101,6 +101,7 @@ def dialogue(
     recording: the file that commands may name.
     """
     material = gather(intent, answers)
+    decision = decide(material.case)
     kind, change = _stands(material)
     former = {name: value for name, value in answers.items() if name != last}
     was = gather(intent, former) if last in answers else None
@@ -118,8 +119,8 @@ def dialogue(
         change_before=change_before if change_before != change else "",
         decision=kind,
         decision_before=kind_before if kind_before != kind else None,
-        why=decide(material.case).why,
-        is_open=decide(material.case).is_open,
+        why=decision.why,
+        is_open=decision.is_open,
         last=_last(questions, answers, last),
         num_answers=len(answers),
         num_left=0 if why_over else len(worth),
