@@ -332,23 +332,22 @@ def _unknown(
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
 
 
+# Counts of a trace: field, what the count is of.
+LEFT_OUT: Final = (
+    ("num_dropped", "device events without a usable time were dropped"),
+    ("num_marks_dropped", "marks of steps without a usable time were dropped"),
+    ("num_halves_lost", "begins or ends of events without the other were left out"),
+)
+
+
 def _losses(
     folder: TraceFolder, counts: Counter[int | None], found: Arrivals | None, one_each: frozenset[str]
 ) -> list[str]:
     losses = [
-        f"{trace.file}: {trace.num_dropped} device events without a usable time were dropped"
+        f"{trace.file}: {num} {what}"
+        for attribute, what in LEFT_OUT
         for trace in folder.traces
-        if trace.num_dropped
-    ]
-    losses += [
-        f"{trace.file}: {trace.num_marks_dropped} marks of steps without a usable time were dropped"
-        for trace in folder.traces
-        if trace.num_marks_dropped
-    ]
-    losses += [
-        f"{trace.file}: {trace.num_halves_lost} begins or ends of events without the other were left out"
-        for trace in folder.traces
-        if trace.num_halves_lost
+        if (num := getattr(trace, attribute))
     ]
     losses += [
         f"{trace.file}: its list of events has no end: what would follow the last one is not known"
