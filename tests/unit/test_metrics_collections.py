@@ -31,7 +31,6 @@ def test_collections_of_ranks_in_turn_cost_what_the_others_wait() -> None:
     assert found is not None
     assert found.gain.loss_s == pytest.approx(0.06 * RANKS / 30, rel=0.05)
     assert found.length_s == pytest.approx(0.06, abs=0.003)
-    assert found.healed_RK.max() < WORK_S + 0.01
 
 
 @pytest.mark.parametrize("hidden_s", [0.06, 0.1])

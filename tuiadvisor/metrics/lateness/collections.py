@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
 MAX_SHARE_OF_ONE: Final = 0.7  # of the loss, as in rotating: more is one rank's
+LARGE: Final = 0.5  # of the largest loss of a step; chosen: smaller ones are the small collections in between
 MIN_EVENTS: Final = 4  # steps in which the others waited: fewer are pauses
 
 
@@ -28,7 +29,6 @@ class CollectionLoss:
     gain: Gain
     length_s: float
     num_steps: int
-    healed_RK: Floats  # the work without it
 
 
 def collection_loss(
@@ -53,10 +53,8 @@ def collection_loss(
     by_row = np.bincount(np.argmax(work_RK, axis=0), weights=loss_K, minlength=num_ranks)
     total = float(loss_K.sum())
     waited_K = loss_K > 0
-    large_K = loss_K >= 0.5 * float(loss_K.max(initial=0.0))
+    large_K = loss_K >= LARGE * float(loss_K.max(initial=0.0))
     if total <= 0 or int(large_K.sum()) < MIN_EVENTS or float(by_row.max()) > MAX_SHARE_OF_ONE * total:
         return None
     what_if = gain(cycle_K, np.minimum(loss_K, cycle_K))
-    return CollectionLoss(
-        what_if, float(np.median(loss_K[large_K & waited_K])), int(large_K.sum()), healed_RK
-    )
+    return CollectionLoss(what_if, float(np.median(loss_K[large_K & waited_K])), int(large_K.sum()))
