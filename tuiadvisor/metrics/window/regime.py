@@ -257,7 +257,7 @@ def _drift_starts(beyond_RK: Floats, cycle_s: float) -> list[_Start]:
     if num_ranks < 2 or part < MIN_PART_STEPS:
         return []
     growth_R = medians(beyond_RK[:, -part:], 1) - medians(beyond_RK[:, :part], 1)
-    large = NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
+    large = _large_s(num_ranks, cycle_s)
     grown = np.argsort(-growth_R, kind="stable")[:MAX_SEARCHED_RANKS]
     start = num_steps - max(part, SETTLED_STEPS)  # so short that it is nearly level
     drifts = {int(row): find_drift(beyond_RK[row]) for row in grown if growth_R[row] >= large}
@@ -292,12 +292,14 @@ def _mean_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_S
     ]
 
 
-def _begins_level(change: Change, num_ranks: int, cycle_s: float, num_steps: int) -> bool:
-    """Two ranks deviate from their own middle: each by half of what is between them.
+def _large_s(num_ranks: int, cycle_s: float) -> float:
+    """Two ranks deviate from their own middle: each by half of what is between them."""
+    return NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
 
-    A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
-    """
-    large = NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
+
+def _begins_level(change: Change, num_ranks: int, cycle_s: float, num_steps: int) -> bool:
+    """A rank falls back among the others whenever those are held up for a moment: wait whether it lasts."""
+    large = _large_s(num_ranks, cycle_s)
     return change.shift >= large or (change.shift <= -large and num_steps - change.index >= SETTLED_STEPS)
 
 
