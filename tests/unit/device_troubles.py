@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
 from device_worlds import (
     COPY,
     DATA,
@@ -27,9 +26,9 @@ from device_worlds import (
     two_bad,
     within,
 )
-from simulated_devices import EVENT_NAMES, MS, DeviceJob, Fault
+from simulated_devices import EVENT_NAMES, MS, DeviceJob, Fault, edited
 
-from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
+from tuiadvisor.stream.frames import Frame
 
 PAUSES: Final = frozenset({"periodic_pause", "irregular_pause", "checkpoint_pause"})
 COLLECTING: Final = frozenset({"unaligned_collection"})
@@ -71,17 +70,7 @@ def scaled(factor: float) -> Build:
 
 def without_rank(sequence: list[Frame], rank: int) -> list[Frame]:
     """Nothing comes from that rank's device."""
-    result = []
-    for frame in sequence:
-        if frame.kind != FrameKind.EVENTS:
-            result.append(frame)
-            continue
-        columns = unpack_columns(frame.payload, EVENT_NAMES)
-        rows = np.stack([columns[name] for name in EVENT_NAMES], axis=1)
-        rows = rows[columns["rank"] != rank]
-        if len(rows):
-            result.append(replace(frame, payload=pack_columns(np.ascontiguousarray(rows), EVENT_NAMES)))
-    return result
+    return edited(sequence, lambda rows: rows[rows[:, EVENT_NAMES.index("rank")] != rank])
 
 
 def all_in_turn(kind: str, amount_s: float, every: int) -> Build:

@@ -11,6 +11,7 @@ job with the same noise is simulated without them (`healthy`).
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,13 +22,14 @@ import numpy.typing as npt
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import EVENT_COLUMNS, STEP_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
-from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_probes.device_times import is_drawn
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Rows = Callable[[Ints], Ints]
 MS = 1e-3
 EVENT_NAMES = ("rank", "kind", *EVENT_COLUMNS)
 BORDERS = (  # the phase that each border of a step begins, in their order
@@ -48,6 +50,20 @@ MAX_RESOLVED = 2
 MEETING_S = 50e-6  # of a few numbers
 EVENT_S = 5e-6  # from the record of a border to its passing on an idle device
 START_S = 1.0
+
+
+def edited(sequence: list[Frame], edit: Rows) -> list[Frame]:
+    """The same frames with other event rows; a frame without rows is lost."""
+    result = []
+    for frame in sequence:
+        if frame.kind != FrameKind.EVENTS:
+            result.append(frame)
+            continue
+        columns = unpack_columns(frame.payload, EVENT_NAMES)
+        rows = edit(np.stack([columns[name] for name in EVENT_NAMES], axis=1))
+        if len(rows):
+            result.append(replace(frame, payload=pack_columns(np.ascontiguousarray(rows), EVENT_NAMES)))
+    return result
 
 
 @dataclass(frozen=True)

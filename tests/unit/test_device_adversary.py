@@ -19,6 +19,7 @@ from simulated_devices import (
     Floats,
     Ints,
     _run,
+    edited,
     folded,
     frames,
     seq_at_end,
@@ -28,33 +29,18 @@ from simulated_devices import (
 from test_device_situations import is_near, named, said
 
 from tuiadvisor.phases import PHASES
-from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_probes.device_times import is_drawn
 
 pytestmark = pytest.mark.slow
 
-Rows = Callable[[Ints], Ints]
 RANK, STEP, BEGIN, END, PHASE = (
     EVENT_NAMES.index(name) for name in ("rank", "step", "begin_ns", "end_ns", "group")
 )
 COMM = PHASES.index("comm_exposed")
 SLOW = Fault("device", (2,), factor=1.2)
 DAY_NS = 86_400 * 10**9
-
-
-def edited(sequence: list[Frame], edit: Rows) -> list[Frame]:
-    """The same frames with other event rows; a frame without rows is lost."""
-    result = []
-    for frame in sequence:
-        if frame.kind != FrameKind.EVENTS:
-            result.append(frame)
-            continue
-        columns = unpack_columns(frame.payload, EVENT_NAMES)
-        rows = edit(np.stack([columns[name] for name in EVENT_NAMES], axis=1))
-        if len(rows):
-            result.append(replace(frame, payload=pack_columns(np.ascontiguousarray(rows), EVENT_NAMES)))
-    return result
 
 
 def run_with(job: DeviceJob, slower: Callable[[dict[str, Floats]], None]) -> DeviceRun:

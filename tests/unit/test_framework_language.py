@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuiadvisor.causes.framework import of_stack
+from tuiadvisor.causes.framework import OF_THE_LOOP, of_stack
 from tuiadvisor.views.efficiency import Stack
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import judge
@@ -64,7 +64,7 @@ def test_what_a_loop_exchanges_itself_is_not_called_gradients() -> None:
     words, _ = said()
     assert "gradient" not in words
     assert "the collectives that the training loop calls itself" in words
-    assert "own" in str(of_stack(Stack({"models": 1}))["comm_words"])
+    assert OF_THE_LOOP == of_stack(Stack({"models": 1}))["comm_words"]
 
 
 @pytest.mark.parametrize("wrappers", ["FSDP1", "FSDP2"])
