@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import leave
 from torch import nn
 
 
@@ -74,7 +75,7 @@ def main() -> None:
         train()
     else:
         _tell(train, asked.tell)
-    dist.destroy_process_group()
+    leave()
 
 
 def _tell(train: Callable[[], None], folder: Path) -> None:

@@ -24,7 +24,7 @@ def main(_: str, folder: Path) -> None:
     import torch
     import torch.distributed as dist
     from probing import probed
-    from ranks import by_hand
+    from ranks import by_hand, leave
     from torch._C import _distributed_c10d as c10d
 
     from tuiadvisor_probes import ring
@@ -72,8 +72,7 @@ def main(_: str, folder: Path) -> None:
         "errors": observed.errors,
     }
     (folder / f"rank{rank}.json").write_text(json.dumps(result))
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
