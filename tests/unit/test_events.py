@@ -13,12 +13,14 @@ from test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor.assemble.step_times import captured
 from tuiadvisor.app import event_log
-from tuiadvisor.app.event_log import GONE_S, EventLog
+from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.app.survey import Survey
+from tuiadvisor.app.whole_recording import whole_view
+from tuiadvisor.cli.__main__ import main
 from tuiadvisor.events import StepFlag
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.tui.contract.feed import SeekStep
-from tuiadvisor.views.event import Event, StepTimes
+from tuiadvisor.views.event import GONE_S, SETTLE_S, Event, StepTimes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +44,9 @@ def test_a_late_rank_and_checkpoints_are_noted_once_with_the_time_of_their_step(
     log = EventLog()
     for job in (LATE, SAVES):
         view = folded(frames(job)).view()
-        for _ in range(3):
-            log.take(view)
+        for second in (20.0, 21.0, 20.0 + SETTLE_S):
+            log.take(replace(view, event_time_s=second))
+        log.jump()
     onsets = [event for event in log.events if event.kind == "onset" and event.ranks == (2,)]
     assert [100] == [event.step for event in onsets]
     saved = [event for event in log.events if event.kind == "checkpoint"]
@@ -71,6 +74,49 @@ def test_a_finding_is_over_once_it_has_been_gone_for_a_while() -> None:
     jumped.jump()
     jumped.take(at(view, 500.0, 4000, findings=()))
     assert "resolved" not in {event.kind for event in jumped.events}
+
+
+def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
+    """Whether it came once or again; what stands now is not over, whoever else has a name for the same ranks."""
+    view, log = views.straggler(), EventLog()
+    (late,) = [found for found in view.findings if found.ranks == (2,)]
+    for begin_s, step in ((100.0, 341), (200.0, 900)):
+        for second in (0.0, SETTLE_S):
+            log.take(at(view, begin_s + second, step + int(second), findings=(late,)))
+        log.take(at(view, begin_s + SETTLE_S + GONE_S, step + 100, findings=()))
+    (past,) = log.past(replace(view, findings=()))
+    assert (past.finding.id, past.first_step, past.last_step, past.num_times) == (
+        late.id,
+        late.since_step,
+        902,
+        2,
+    )
+    assert not log.past(view)
+    assert not log.past(replace(view, findings=(replace(late, id="another"),)))
+
+
+def test_what_stood_for_a_moment_is_no_event_and_was_no_finding() -> None:
+    """A picture of it alone, between others without it."""
+    view, log = views.straggler(), EventLog()
+    log.take(at(view, 100.0, 341))
+    for second in (101.0, 101.0 + GONE_S):
+        log.take(at(view, second, 400, findings=()))
+    assert not {"onset", "resolved"} & {event.kind for event in log.events}
+    assert not log.past(replace(view, findings=()))
+
+
+def test_what_stands_after_a_jump_has_not_begun_there() -> None:
+    """At the beginning of a run it was seen to stand by its first step; elsewhere nobody knows since when."""
+    view = views.straggler()
+    always = (replace(view.findings[0], since_step=None),)
+    for jumps, told in ((False, [(341, True)]), (True, [])):
+        log = EventLog()
+        if jumps:
+            log.jump()
+        for second in (100.0, 100.0 + SETTLE_S):
+            log.take(at(view, second, 341, findings=always))
+        onsets = [(event.step, event.by_then) for event in log.events if event.kind == "onset"]
+        assert told == onsets
 
 
 def test_a_run_that_ends_has_resolved_nothing() -> None:
@@ -140,11 +186,37 @@ def test_a_recording_has_the_events_of_all_of_it(tmp_path: Path) -> None:
     for frame in frames(job):
         writer.append(encoded(frame))
     writer.close()
-    whole = Survey(path, with_events=True).whole()
+    whole = Survey(path).whole()
     held = {event.step for event in whole.events.events if event.kind == "checkpoint"}
     assert {1000, 2000, 3000, 4000, 5000} <= held
     assert whole.view is not None
     assert 1000 not in {step for pause in whole.view.pauses for step in pause.steps}
+
+
+def test_a_fault_that_is_over_at_the_end_is_told_wherever_a_recording_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With rank and steps; the verdict is of the end, and what never was there is not told either."""
+    job = Job(num_ranks=4, num_steps=3000, faults=(Fault("data", (2,), 0.1, onset=300, until=900),))
+    path = tmp_path / "over.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(job):
+        writer.append(encoded(frame))
+    writer.close()
+    view = whole_view(str(path))
+    assert not any(2 in found.ranks for found in view.findings)
+    (past,) = view.past
+    assert (past.finding.id, past.finding.ranks) == ("straggler", (2,))
+    assert past.first_step is not None
+    assert past.last_step is not None
+    assert abs(past.first_step - 300) < 20
+    assert 500 < past.last_step < 1500
+    assert view == Survey(path).whole().view
+    assert 0 == main(["diagnose", str(path)])
+    text = capsys.readouterr().out
+    assert "over by now" in text
+    assert f"rank 2 · steps {past.first_step}" in text
+    assert ("onset", past.first_step, (2,)) in kinds(Survey(path).whole().events)
 
 
 @pytest.fixture
@@ -209,7 +281,8 @@ def test_what_the_feed_and_the_look_at_the_whole_recording_saw_is_one_event() ->
     since = replace(view.findings[0], severity="critical", since_step=222)
     seen = replace(view, findings=(since,))
     first, second = EventLog(), EventLog()
-    first.take(seen)
-    second.take(seen)
+    for log in (first, second):
+        for second_s in (100.0, 100.0 + SETTLE_S):
+            log.take(at(seen, second_s, 341))
     second.join(first)
     assert 1 == len([each for each in second.events if each.words == since.title])

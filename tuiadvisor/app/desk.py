@@ -271,7 +271,7 @@ class Desk:
 
     def _open(self, path: str) -> None:
         self._show_progress(f"opening {Path(path).name}", path)
-        survey = Survey(path, with_events=True)
+        survey = Survey(path)
         while not survey.is_done:
             if self._stopped.is_set():
                 survey.close()

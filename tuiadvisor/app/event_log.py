@@ -1,36 +1,74 @@
 """What has happened in a run, collected from its pictures as they come: a finding that opens or closes, a stall, a
 checkpoint, a restart, a capture.
 
-In: RunViews in the order of time.  Out: Events, by step. A finding is over once it has been gone for GONE_S of the
-run's own time, so what flickers is no news; after a jump in a recording nothing is said to be over.
+In: RunViews in the order of time.  Out: Events, by step, and the findings that are over. A finding has begun once it
+has stood for SETTLE_S of the run's own time and is over once it has been gone for GONE_S, so what flickers is no news;
+after a jump in a recording nothing is said to be over.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.views.event import (
     CAPTURE,
     CHANGE,
+    GONE_S,
     ONSET,
     PAUSE_KINDS,
     RESOLVED,
     RESTART,
+    SETTLE_S,
     STALLED,
     Event,
 )
+from tuiadvisor.views.run_view import PastFinding
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
-GONE_S: Final = 10.0  # as the notices of findings (outlets/notices.py)
 MAX_EVENTS: Final = 4000  # the oldest go first
 NEW_LEVEL: Final = "new level"  # what the fold calls the step at which the job changed
 
 Key = tuple[object, ...]
+FindingKey = tuple[str, tuple[int, ...]]
+SEVERITIES: Final = ("info", "warning", "critical")
+
+
+@dataclass(slots=True)
+class _Standing:
+    """A finding that was there in the last pictures."""
+
+    finding: Finding  # as it was when it was gravest
+    number: int  # how often it had come before
+    first_s: float  # seconds of the run
+    last_s: float  # seen last
+    first_step: int | None  # where it began, as well as that is known
+    is_onset_seen: bool
+    last_step: int | None
+    is_dated: bool  # False: it was there in the first picture after a jump, since nobody knows when
+    has_settled: bool = False
+
+    def see(self, found: Finding, now_s: float, step: int | None) -> None:
+        """It is there in one more picture."""
+        if SEVERITIES.index(found.severity) >= SEVERITIES.index(self.finding.severity):
+            self.finding = found
+        self.last_s, self.last_step = now_s, step
+        if found.onset_step is not None and not self.is_onset_seen:
+            self.first_step, self.is_onset_seen = found.onset_step, True
+
+    def ended(self, former: PastFinding | None) -> PastFinding:
+        """What to keep of it; former: of the times before."""
+        first = self.first_step if former is None else former.first_step
+        finding = self.finding
+        if former is not None and SEVERITIES.index(former.finding.severity) > SEVERITIES.index(
+            finding.severity
+        ):
+            finding = former.finding
+        return PastFinding(finding, first, self.last_step, self.number + 1)
 
 
 class EventLog:
@@ -38,11 +76,13 @@ class EventLog:
 
     def __init__(self) -> None:
         self._events: dict[Key, Event] = {}
-        self._open: dict[Key, tuple[Finding, float]] = {}  # when it was seen last, seconds of the run
+        self._standing: dict[FindingKey, _Standing] = {}
+        self._past: dict[FindingKey, PastFinding] = {}
         self._stalled_at: tuple[int | None, float] | None = (
             None  # step, and for how long it lasted as seen last
         )
         self._told: tuple[Event, ...] | None = ()
+        self._has_jumped = False  # and no picture came since
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -54,14 +94,39 @@ class EventLog:
 
     def take(self, view: RunView) -> None:
         """Note what this picture shows."""
-        if view.ended:
-            self.jump()  # what is open at the end was not resolved by it
         now_s = view.event_time_s or 0.0
         self._findings(view, now_s)
+        if view.ended:
+            self._stalled_at = None  # what holds the job up at the end was not resolved by it
         self._stall(view)
         self._facts(view)
         while len(self._events) > MAX_EVENTS:
             del self._events[min(self._events, key=lambda key: _place(self._events[key]))]
+
+    def past(self, view: RunView) -> tuple[PastFinding, ...]:
+        """Findings that stood once and are not in this picture, the gravest first.
+
+        One whose ranks are named now by another finding is none: what is wrong with them is called otherwise.
+        """
+        gone = dict(self._past)
+        for key, each in self._standing.items():
+            if each.has_settled:
+                gone[key] = each.ended(gone.get(key))
+        named = {found.ranks for found in view.findings}
+        ids = {found.id for found in view.findings}
+        told = [
+            each for (rule, ranks), each in gone.items() if rule not in ids and not (ranks and ranks in named)
+        ]
+        return tuple(
+            sorted(
+                told,
+                key=lambda each: (
+                    -SEVERITIES.index(each.finding.severity),
+                    each.first_step or 0,
+                    each.finding.id,
+                ),
+            )
+        )
 
     def join(self, other: EventLog) -> None:
         """Take over what another one has collected of the same run."""
@@ -70,8 +135,9 @@ class EventLog:
 
     def jump(self) -> None:
         """The next picture is of another place: what is missing there did not end between."""
-        self._open.clear()
+        self._standing.clear()
         self._stalled_at = None
+        self._has_jumped = True
 
     def _note(self, key: Key, event: Event) -> None:
         former = self._events.get(key)
@@ -85,17 +151,39 @@ class EventLog:
         present = {
             (found.id, found.ranks): found
             for found in view.findings
-            if found.severity != "info" and found.since_step is not None and found.id != HANG
+            if found.severity != "info" and found.id != HANG
         }
         for key, found in present.items():
-            self._open[key] = (found, now_s)
-            event = Event(ONSET, found.since_step, found.ranks, found.title, by_then=not found.onset_seen)
-            self._note((ONSET, *key, found.since_step), _timed(event, view))
-        for each, (found, last_s) in list(self._open.items()):
-            if each not in present and now_s - last_s >= GONE_S:
-                del self._open[each]
+            standing = self._standing.get(key) or self._begun(key, found, view, now_s)
+            standing.see(found, now_s, view.last_step)
+            # A run that has ended shows its last picture once.
+            standing.has_settled |= now_s - standing.first_s >= SETTLE_S or bool(view.ended)
+            if standing.has_settled and standing.is_dated:
+                is_seen = standing.is_onset_seen
+                event = Event(ONSET, standing.first_step, found.ranks, found.title, by_then=not is_seen)
+                self._note((ONSET, *key, standing.number), _timed(event, view))
+        self._has_jumped = False
+        for key, standing in list(self._standing.items()):
+            # What is missing once a run has ended was not resolved by that.
+            if key in present or view.ended or now_s - standing.last_s < GONE_S:
+                continue
+            del self._standing[key]
+            if standing.has_settled:
+                found = standing.finding
+                self._past[key] = standing.ended(self._past.get(key))
                 event = Event(RESOLVED, view.last_step, found.ranks, found.title, by_then=True)
-                self._note((RESOLVED, *each, view.last_step), _timed(event, view))
+                self._note((RESOLVED, *key, view.last_step), _timed(event, view))
+
+    def _begun(self, key: FindingKey, found: Finding, view: RunView, now_s: float) -> _Standing:
+        former = self._past.get(key)
+        number = former.num_times if former is not None else 0
+        is_dated = found.since_step is not None or not self._has_jumped
+        first = view.last_step if found.since_step is None else found.since_step
+        standing = _Standing(
+            found, number, now_s, now_s, first, found.onset_step is not None, view.last_step, is_dated
+        )
+        self._standing[key] = standing
+        return standing
 
     def _stall(self, view: RunView) -> None:
         if view.stall is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.source import Source
     from tuiadvisor.tui.contract.feed import FeedCommand
-    from tuiadvisor.views.run_view import RunView, Trend
+    from tuiadvisor.views.run_view import PastFinding, RunView, Trend
 
 READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
 VIEW_PERIOD_S: Final = 0.45
@@ -124,6 +124,7 @@ class Feed:
                 self._changed = False
                 if self._is_as_it_comes():
                     self.events.take(self.view)
+                    self.view = replace(self.view, past=self._past(self.view))
                 self._view_costs_s = (*self._view_costs_s[1:], time.thread_time() - cpu_s)
                 # One dear view (the first imports what it needs) is no reason to stand still: the cheapest of three.
                 cost_s = min(self._view_costs_s)
@@ -155,6 +156,10 @@ class Feed:
     def _is_as_it_comes(self) -> bool:
         """Whether the picture is the newest that was read, not one of the past."""
         return True
+
+    def _past(self, view: RunView) -> tuple[PastFinding, ...]:
+        """What was over by then."""
+        return self.events.past(view)
 
     def _picture(self) -> RunView:
         return self.advisor.view()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.replay import ReplaySource
     from tuiadvisor.tui.contract.feed import FeedCommand, Mode
-    from tuiadvisor.views.run_view import RunView, Trend
+    from tuiadvisor.views.run_view import PastFinding, RunView, Trend
 
 Moves = SeekStep | Step | Stride | End | NextFinding | PreviousFinding
 REST_S: Final = 0.5  # of a replay that stands: a command wakes it
@@ -64,7 +64,7 @@ class ReplayFeed(Feed):
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(bookmarks)
         self.positions = self._positions()
-        self._survey = survey or Survey(source.path, source.index.end, given, with_events=True)
+        self._survey = survey or Survey(source.path, source.index.end, given)
         self._is_seeking = False
         self._take_survey()
 
@@ -127,6 +127,17 @@ class ReplayFeed(Feed):
     def _trend_of_run(self) -> Trend:
         whole = self._survey.view
         return super()._trend_of_run() if whole is None else whole.trend
+
+    def _past(self, view: RunView) -> tuple[PastFinding, ...]:
+        """Of the whole recording, as far as it is shown."""
+        if self._survey.view is None:
+            return super()._past(view)
+        here = view.last_step
+        return tuple(
+            past
+            for past in self._survey.events.past(view)
+            if here is None or past.last_step is None or past.last_step <= here
+        )
 
     def _picture(self) -> RunView:
         if self.stretch is not None:

@@ -6,10 +6,10 @@ In: a recording.  Out: the view at its end (None until it is reached) and checkp
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.app.event_log import EventLog
+from tuiadvisor.app.looks import Looks, piece_bytes
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.checkpoints import Checkpoints
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tuiadvisor.app.event_log import EventLog
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.recording import RecordingSummary
     from tuiadvisor.views.run_view import RunView
-
-PIECE_BYTES: Final = 1 << 15
-LOOK_SHARE: Final = 0.75  # of the steps that a view is made of: so often one is taken, and none falls between
 
 
 class Survey:
@@ -36,16 +34,9 @@ class Survey:
         path: Path | str,
         end: int | None = None,
         given: GivenWork = NOTHING_GIVEN,
-        *,
-        with_events: bool = False,
     ) -> None:
-        """end: the offset to look no further than; None: the present end of the file. given: work of a step.
-
-        with_events: also what happened between, which takes a picture now and then.
-        """
-        self.events = EventLog()
-        self._with_events = with_events
-        self._looked_at = 0  # step of the last picture
+        """end: the offset to look no further than; None: the present end of the file. given: work of a step."""
+        self._looks = Looks()
         self.view: RunView | None = None
         self.checkpoints: Checkpoints[Advisor] = Checkpoints()
         self.num_frames = 0
@@ -57,6 +48,11 @@ class Survey:
         self._is_begun = False
         self._size = max(self._reader.num_bytes, 1)
         self._is_closed = False
+
+    @property
+    def events(self) -> EventLog:
+        """What has happened as far as was looked."""
+        return self._looks.events
 
     @property
     def share(self) -> float:
@@ -92,33 +88,23 @@ class Survey:
         if not self._is_begun:
             self._is_begun = True
             self.checkpoints.keep(self._advisor, self.scan.end)
-        taken = self._reader.take(PIECE_BYTES, with_index=True)
+        taken = self._reader.take(piece_bytes(self._size), with_index=True)
         if self._end is not None:
             taken = [located for located in taken if located.offset < self._end]
         if taken:
             frames = self.scan.take(taken)
             self._advisor.feed_many(located.data for located in frames)
             self.num_frames += len(frames)
-            self._look()
+            self._looks.look(self._advisor, self.share)
             self.checkpoints.offer(self._advisor, self.scan.end, sum(len(located.data) for located in frames))
         else:
             self.scan.finish()
             self.summary = told(self.scan, self._reader)
-            self.view = self._advisor.view()
-            self.events.take(self.view)
+            self.view = self._looks.last(self._advisor)
             self.checkpoints.keep(self._advisor, self.scan.end)
             self.checkpoints.seal()
             self._advisor = Advisor()
             self.close()
-
-    def _look(self) -> None:
-        """Note what has happened so far, before views no longer look at it."""
-        held = self._advisor.held_steps() if self._with_events else None
-        if held is None:
-            return
-        if held[1] - self._looked_at >= self._advisor.most_steps() * LOOK_SHARE:
-            self._looked_at = held[1]
-            self.events.take(self._advisor.view())
 
 
 def surveyed(path: Path | str) -> Survey:

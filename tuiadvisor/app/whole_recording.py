@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.app.looks import Looks, piece_bytes
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.source import FileSource
 
@@ -27,15 +28,35 @@ def frames_of(path: str, say: Callable[[str], None] = lambda _note: None) -> Ite
         source.close()
 
 
-def whole_view(path: str, given: GivenWork = NOTHING_GIVEN) -> RunView:
-    """The view at a recording's end; given: work of a step, wins over what the recording says."""
-    advisor = Advisor(given=given)
+def whole_view(
+    path: str, given: GivenWork = NOTHING_GIVEN, say: Callable[[str], None] = lambda _note: None
+) -> RunView:
+    """The view at a recording's end, with what was over by then.
+
+    given: work of a step, wins over what the recording says. say: told what is damaged or cut off, where anything is.
+    """
+    advisor, looks = Advisor(given=given), Looks()
+    source = FileSource(path)
+    try:
+        while frames := source.read(0.0, piece_bytes(source.num_bytes)):
+            advisor.feed_many(frames)
+            looks.look(advisor, source.share)
+        if note := source.status.note:
+            say(note)
+    finally:
+        source.close()
+    return looks.last(advisor)
+
+
+def end_view(path: str) -> RunView:
+    """The view at a recording's end alone, for lists of many."""
+    advisor = Advisor()
     advisor.feed_many(frames_of(path))
     return advisor.view()
 
 
 def finding_marks(view: RunView) -> tuple[tuple[int, str], ...]:
-    """(step, label) of everything that begins at a known step."""
-    return tuple(
-        (finding.since_step, finding.title) for finding in view.findings if finding.since_step is not None
-    )
+    """(step, label) of everything that begins at a known step, also of what was over later."""
+    now = ((found.since_step, found.title) for found in view.findings)
+    then = ((past.first_step, past.finding.title) for past in view.past)
+    return tuple((step, title) for step, title in (*now, *then) if step is not None)

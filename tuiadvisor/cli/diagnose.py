@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.advisor.judge.job import job_view
 from tuiadvisor.app.attach_state import why_stepless, why_unwatched
-from tuiadvisor.app.whole_recording import frames_of
+from tuiadvisor.app.whole_recording import frames_of, whole_view
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.cli.options.step_range import step_range
@@ -48,10 +48,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _view(path: str, options: argparse.Namespace) -> RunView:
     name = one_line(path)
-    frames = frames_of(
-        path, lambda note: print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
-    )
-    return diagnose(frames, options.steps, work_of(options))
+
+    def say(note: str) -> None:
+        print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
+
+    if options.steps is None:
+        return whole_view(path, work_of(options), say)
+    return diagnose(frames_of(path, say), options.steps, work_of(options))
 
 
 def _run_job(options: argparse.Namespace) -> int:

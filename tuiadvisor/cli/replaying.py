@@ -11,7 +11,7 @@ from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.job_reader import jobs_now
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
-from tuiadvisor.app.whole_recording import whole_view
+from tuiadvisor.app.whole_recording import end_view, whole_view
 from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
@@ -103,7 +103,7 @@ def print_fleet(folder: Path) -> None:
 def read(entry: RunEntry) -> RunEntry:
     """The entry with what its recording says; a damaged one says so in its row."""
     try:
-        return summarized(entry, whole_view(entry.path))
+        return summarized(entry, end_view(entry.path))
     except TuiadvisorError as error:
         return replace(entry, state="broken", problem=str(error).removeprefix(f"{entry.path}: "))
 

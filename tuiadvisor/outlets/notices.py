@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.views.event import GONE_S, SETTLE_S
+
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 SCHEMA: Final = 1
-SETTLE_S: Final = 2.0  # as the verdict of `watch --once` has to stand
-GONE_S: Final = 10.0
 
 Key = tuple[str, tuple[int, ...]]
 

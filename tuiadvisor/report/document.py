@@ -11,7 +11,7 @@ from tuiadvisor.views.lost_by import by_layer, by_lens
 if TYPE_CHECKING:
     from tuiadvisor.views.job import JobView
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import Finding, Losses, RankRow, RunInfo, RunView, Verdict
+    from tuiadvisor.views.run_view import Finding, Losses, PastFinding, RankRow, RunInfo, RunView, Verdict
 
 Document = dict[str, object]
 
@@ -65,6 +65,7 @@ def document(view: RunView) -> Document:
         "stacks": [asdict(card) for card in view.cards],
         "pauses": [asdict(pause) for pause in view.pauses],
         "findings": [_finding(finding) for finding in view.findings],
+        "past_findings": [_past(past) for past in view.past],
         "verdict": _verdict(view.decided),
         "stall": asdict(view.stall) if view.stall else None,
         "unknown": [asdict(entry) for entry in view.unknown],
@@ -230,6 +231,22 @@ def _finding(finding: Finding) -> Document:
         "hosts": list(finding.hosts),
         "measure_next": list(finding.measure_next),
         "actions": [asdict(action) for action in finding.actions],
+    }
+
+
+def _past(past: PastFinding) -> Document:
+    found = past.finding
+    return {
+        "id": found.id,
+        "title": found.title,
+        "severity": found.severity,
+        "ranks": list(found.ranks),
+        "hosts": list(found.hosts),
+        "phase": found.phase,
+        "message": found.message,
+        "first_step": past.first_step,
+        "last_step": past.last_step,
+        "times": past.num_times,
     }
 
 

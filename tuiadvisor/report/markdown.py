@@ -36,6 +36,7 @@ from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
     left_out_ranks,
+    past_facts,
     pipeline_advice,
     pipeline_title,
     why_no_chart,
@@ -107,6 +108,12 @@ def _run(run: Dossier) -> list[str]:
     for found in view.findings:
         lines += finding(found)
     lines += [nothing_found(view), ""] if not view.findings else []
+    lines += ["### Over by now", ""] if view.past else []
+    lines += [
+        f"- **{plain(past.finding.title)}** ({plain(past_facts(past))}): {plain(past.finding.message)}"
+        for past in view.past
+    ]
+    lines += [""] if view.past else []
     lines += _cards(view)
     lines += ["## Communication", "", *pairs(overlap_facts(view))]
     lines += [*(f"- {plain(text)}" for text in view.exchange.words), ""] if view.exchange else []

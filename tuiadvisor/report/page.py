@@ -27,7 +27,7 @@ from tuiadvisor.report.facts import (
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.wording import left_out_ranks
+from tuiadvisor.text.wording import left_out_ranks, past_facts
 from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         "<h2>Findings</h2>",
         *(finding(found) for found in view.findings),
         "" if view.findings else f"<p>{_e(nothing_found(view))}</p>",
+        _past(view),
         sections.lines_of_code(view),
         sections.communication(view),
         sections.traced(view),
@@ -172,6 +173,15 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         _environment(view),
     ]
     return "".join(parts)
+
+
+def _past(view: RunView) -> str:
+    rows = "".join(
+        f'<li><strong>{_e(past.finding.title)}</strong> <span class="dim">{_e(past_facts(past))}</span><br>'
+        f"{_e(past.finding.message)}</li>"
+        for past in view.past
+    )
+    return f"<h3>Over by now</h3><ul>{rows}</ul>" if rows else ""
 
 
 def _verdict(view: RunView) -> str:

@@ -213,11 +213,21 @@ class FileSource:
             "replay", connected=True, bytes_behind=behind, note="; ".join(notes), ended=self._ended
         )
 
-    def read(self, timeout_s: float) -> list[bytes]:
+    @property
+    def share(self) -> float:
+        """How much of the file was read, 0..1."""
+        return min(self._reader.position / max(self.num_bytes, 1), 1.0)
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the file as it is now."""
+        return self._reader.num_bytes
+
+    def read(self, timeout_s: float, max_bytes: int = CHUNK_BYTES) -> list[bytes]:
         """The next frames; at the end of a growing file, waits up to timeout_s for more."""
         deadline_s = self._clock() + timeout_s
         while True:
-            if frames := [located.data for located in self._reader.take(CHUNK_BYTES)]:
+            if frames := [located.data for located in self._reader.take(max_bytes)]:
                 return frames
             if not self._follow:
                 self._ended = True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture, SizeRow
     from tuiadvisor.scaling.predict import Range
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import CollectiveRow, Losses, RankRow, RunView
+    from tuiadvisor.views.run_view import CollectiveRow, Losses, PastFinding, RankRow, RunView
 
 MOST_CULPRITS: Final = 3
 OPERATIONS: Final = {
@@ -172,6 +172,13 @@ def loss_notes(lost: Losses) -> tuple[str, ...]:
     parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
     parts += [f"{missing_ranks(lost)} missing"] if lost.ranks_missing else []
     return (*parts, *lost.notes)
+
+
+def past_facts(past: PastFinding) -> str:
+    """Where a finding stood that is over: its ranks, steps and how grave it was."""
+    who = text_of.ranks(past.finding.ranks) if past.finding.ranks else "the whole job"
+    times = f", {past.num_times} times" if past.num_times > 1 else ""
+    return f"{who} · {text_of.steps(past.first_step, past.last_step)}{times} · {past.finding.severity} then"
 
 
 def device_words(device: str | None, clock: str) -> str:

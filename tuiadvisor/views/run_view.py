@@ -287,6 +287,16 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class PastFinding:
+    """A finding that stood for a while and does not any more."""
+
+    finding: Finding  # as it was when it was gravest
+    first_step: int | None  # where it began the first time, or was seen first; None: at no step
+    last_step: int | None  # at which it was seen last
+    num_times: int  # that it came and was gone again
+
+
+@dataclass(frozen=True, slots=True)
 class Speedup:
     """Step time now divided by step time without the finding."""
 
@@ -464,6 +474,7 @@ class RunView:
     restarts: tuple[Restart, ...] = ()  # processes that took the ranks of others, oldest first
     prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first
+    past: tuple[PastFinding, ...] = ()  # over by then; of a recording that was looked at from its beginning
 
     @property
     def device_work(self) -> DeviceWork | None:

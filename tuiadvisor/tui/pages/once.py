@@ -13,7 +13,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.text.wording import device_words, left_out_ranks
+from tuiadvisor.text.wording import device_words, left_out_ranks, past_facts
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.goodput import goodput_lines
@@ -57,6 +57,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         BLANK,
         rule("findings", WIDTH, f"{len(view.findings):,}"),
         *_findings(view),
+        *_past(view),
         *(row for card in view.cards[:MAX_CARDS] for row in (BLANK, *card_lines(card, WIDTH)[:-1])),
         *([BLANK, *pipeline_lines(view.pipeline, WIDTH)] if view.pipeline is not None else []),
         *_unseen(view),
@@ -170,6 +171,16 @@ def _findings(view: RunView) -> list[Line]:
     for found in view.findings:
         rows += [*_finding(found), BLANK]
     return rows[:-1]
+
+
+def _past(view: RunView) -> list[Line]:
+    """Return what stood for a while and is over, with its sentence of then."""
+    rows = [BLANK, rule("over by now", WIDTH, f"{len(view.past):,}")] if view.past else []
+    for past in view.past:
+        rows.append(line(f"✓ {past.finding.title}"))
+        rows += [indent(line(text), 2) for text in wrap(past_facts(past), WIDTH - 2)]
+        rows += [indent(line(text), 2) for text in wrap(f"then: {past.finding.message}", WIDTH - 2)]
+    return rows
 
 
 def _finding(found: Finding) -> list[Line]:

@@ -260,7 +260,9 @@ def _finding_blocks(view: RunView, width: int, most: int) -> list[Line]:
 
 
 def _finding_summary(view: RunView) -> str:
-    return text_of.count(len(view.findings), "finding") if view.findings else ""
+    parts = [text_of.count(len(view.findings), "finding")] if view.findings else []
+    parts += [f"{len(view.past):,} over by now: E"] if view.past else []
+    return ", ".join(parts)
 
 
 def _finding_rows(view: RunView, found: list[Line], most: int, chosen: str) -> list[Line]:
