@@ -14,13 +14,16 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.advisor.assemble.step_times import captured
 from tuiadvisor.app import event_log
 from tuiadvisor.app.event_log import EventLog
+from tuiadvisor.app.measured_recording import measured
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli.__main__ import main
 from tuiadvisor.events import StepFlag
 from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.views.event import GONE_S, SETTLE_S, Event, StepTimes
+from tuiadvisor.views.run_view import PastFinding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,11 +215,25 @@ def test_a_fault_that_is_over_at_the_end_is_told_wherever_a_recording_is_read(
     assert abs(past.first_step - 300) < 20
     assert 500 < past.last_step < 1500
     assert view == Survey(path).whole().view
-    assert 0 == main(["diagnose", str(path)])
-    text = capsys.readouterr().out
-    assert "over by now" in text
-    assert f"rank 2 · steps {past.first_step}" in text
+    assert view.past == measured(str(path)).view.past
+    report = tmp_path / "over.html"
+    for command in (["diagnose", str(path)], ["report", str(path), "-o", str(report)], ["advise", str(path)]):
+        assert 0 == main(command)
+    told, read = capsys.readouterr().out, report.read_text()
+    where = past_facts(past)
+    assert 1 == told.count("over by now ──")
+    assert where in told
+    assert f"seen from step {past.first_step} to {past.last_step}" in told
+    assert where in read
     assert ("onset", past.first_step, (2,)) in kinds(Survey(path).whole().events)
+
+
+def test_the_first_screen_says_how_many_are_over_and_the_key_that_lists_them() -> None:
+    """Beside those that stand."""
+    view = views.straggler()
+    past = PastFinding(replace(view.findings[0], ranks=(1,)), 20, 90, 1)
+    text = Keyboard(views.live(replace(view, past=(past, past)))).press("1")
+    assert f"{len(view.findings)} finding, 2 over by now: E" in text.replace("findings", "finding")
 
 
 @pytest.fixture

@@ -56,8 +56,7 @@ class Looks:
         self._step, self._run_s, self._share = last, now_s, share
         self.events.take(advisor.view())
 
-    def last(self, advisor: Advisor) -> RunView:
+    def last(self, view: RunView) -> RunView:
         """The picture at the end, with what was over by then."""
-        view = advisor.view()
         self.events.take(view)
         return replace(view, past=self.events.past(view))

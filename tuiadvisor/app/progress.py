@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.stream.recording import RecordingReader
+from tuiadvisor.stream.recording import CHUNK_BYTES, RecordingReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +21,20 @@ LOG_EVERY_S: Final = 10.0
 
 def read_frames(path: str, doing: str = "reading") -> Iterator[bytes]:
     """All whole frames of a recording, in order, a bounded piece at a time. TuiadvisorError if it is none."""
+    for _, frame in read_along(path, CHUNK_BYTES, doing):
+        yield frame
+
+
+def read_along(path: str, max_bytes: int, doing: str = "reading") -> Iterator[tuple[float, bytes]]:
+    """The same with the share of the recording that was read, 0..1; max_bytes: of a piece."""
     line = ProgressLine(f"{doing} {path}")
     with RecordingReader(path) as reader:
         try:
-            while taken := reader.take():
-                line.show(reader.position / max(reader.num_bytes, 1))
+            while taken := reader.take(max_bytes):
+                share = reader.position / max(reader.num_bytes, 1)
+                line.show(share)
                 for located in taken:
-                    yield located.data
+                    yield share, located.data
         finally:
             line.end()
 

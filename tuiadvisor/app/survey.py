@@ -100,7 +100,7 @@ class Survey:
         else:
             self.scan.finish()
             self.summary = told(self.scan, self._reader)
-            self.view = self._looks.last(self._advisor)
+            self.view = self._looks.last(self._advisor.view())
             self.checkpoints.keep(self._advisor, self.scan.end)
             self.checkpoints.seal()
             self._advisor = Advisor()

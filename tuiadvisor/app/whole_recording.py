@@ -45,7 +45,7 @@ def whole_view(
             say(note)
     finally:
         source.close()
-    return looks.last(advisor)
+    return looks.last(advisor.view())
 
 
 def end_view(path: str) -> RunView:

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.app.desk import Desk
-from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.measured_recording import measured
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.app.survey import surveyed
@@ -172,8 +171,8 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _recorded(path: str) -> Recorded:
-    measured = measure(path, read_frames(path))
-    return Recorded(path, measured.view, measured.unit.gradient_bytes, measured.unit.num_collectives)
+    found = measured(path)
+    return Recorded(path, found.view, found.unit.gradient_bytes, found.unit.num_collectives)
 
 
 def ask_all(hold: Hold, answers: dict[str, str | float], read: Callable[[str], str]) -> Session:

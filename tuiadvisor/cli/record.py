@@ -22,6 +22,7 @@ from tuiadvisor.cli.options.target import open_session
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.wording import past_facts
 from tuiadvisor.views.run_view import RUN_FINISHED
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         print(f"the recording ended before it was asked to: {view.ended}")
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)
+    for past in view.past if view is not None else ():
+        print(f"over by now: {past.finding.title} ({past_facts(past)})")
     return 0
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.compare.comparing import compare, measure
-from tuiadvisor.app.progress import read_frames
+from tuiadvisor.advisor.compare.comparing import compare
+from tuiadvisor.app.measured_recording import measured
 from tuiadvisor.app.reporting import session_of, sizes_of, write_report
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.errors import TuiadvisorError
@@ -42,13 +42,13 @@ def run(options: argparse.Namespace) -> int:
     if len(options.runs) > MAX_RUNS:
         raise TuiadvisorError(f"{len(options.runs)} recordings; a report takes at most {MAX_RUNS}")
     peaks = measured_peaks()
-    measured = [measure(path, read_frames(path), GivenWork(measured=peaks)) for path in options.runs]
-    comparison = compare(measured[0], measured[1]) if len(measured) == 2 else None
-    dossiers = [Dossier(one.path, one.view, session_of(one.path)) for one in measured]
+    found = [measured(path, GivenWork(measured=peaks)) for path in options.runs]
+    comparison = compare(found[0], found[1]) if len(found) == 2 else None
+    dossiers = [Dossier(one.path, one.view, session_of(one.path)) for one in found]
     if options.traces is not None:
-        found = kineto_document(Path(options.traces), peaks)["efficiency"]
-        dossiers[-1] = replace(dossiers[-1], roofline=roofline_of(found))
-    write_report(options.output, dossiers, comparison, sizes_of(measured))
+        efficiency = kineto_document(Path(options.traces), peaks)["efficiency"]
+        dossiers[-1] = replace(dossiers[-1], roofline=roofline_of(efficiency))
+    write_report(options.output, dossiers, comparison, sizes_of(found))
     print(f"written to {options.output}")
     return 0
 

@@ -51,11 +51,18 @@ def _p1(material: Material) -> list[Item]:
     if not run.findings and run.enough:
         items.append(item("findings", "none above info"))
     items += [
+        item(
+            f"over by now: {past.finding.id.replace('_', ' ')}",
+            f"seen from step {past.first_step} to {past.last_step}: {past.finding.message}",
+        )
+        for past in run.past
+    ]
+    items += [
         item(name.replace("_", " "), f"{found.answer}: {found.because}")
         for name, found in measured_answers(run).items()
     ]
     following = material.verdict.next_constraint
-    items.append(item("next constraint", following and following.replace("_", " "), RECORD))
+    items.append(item("next constraint", following and limit_name(following), RECORD))
     return items
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.views.goodput import Goodput
-    from tuiadvisor.views.run_view import Finding, PauseView, RunView, StepSummary
+    from tuiadvisor.views.run_view import Finding, PastFinding, PauseView, RunView, StepSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Facts:
     enough: bool
     why_undecided: str  # although there were steps enough
     unknown: tuple[tuple[str, str], ...]
+    past: tuple[PastFinding, ...] = ()  # over by the end
     model: tuple[str, int] | None = None  # its class and parameters as the probe saw them in its lowest rank
     gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
     num_collectives: int | None = None  # of a step and rank
@@ -110,6 +111,7 @@ def facts(
         enough=view.window.enough,
         why_undecided=view.window.why_undecided,
         unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
+        past=view.past,
         gradient_bytes=gradient_bytes,
         model=_model(view),
         num_collectives=num_collectives,

@@ -31,7 +31,7 @@ from tuiadvisor.views.comparison import Change, Comparison, Gate, PhaseChange, R
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Floats
@@ -59,14 +59,20 @@ class ComparisonOptions:
     repeats: tuple[Measured, ...] = ()  # of the code of `before`: a change must exceed what they differ by
 
 
-def measure(path: str, frames: Iterable[bytes], given: GivenWork = NOTHING_GIVEN) -> Measured:
-    """Read one recording from end to end, in bounded memory."""
+def measure(
+    path: str,
+    frames: Iterable[bytes],
+    given: GivenWork = NOTHING_GIVEN,
+    begun: Callable[[Advisor], None] = lambda _advisor: None,
+) -> Measured:
+    """Read one recording from end to end, in bounded memory. begun: told who folds it, before the first frame."""
     advisor = Advisor(given=given)
     collector, work, load = (
         SeriesCollector(advisor.store, advisor.steps_of_job),
         WorkUnitCounter(),
         LoadMeter(),
     )
+    begun(advisor)
     for _, frame in advisor.fed(frames):
         if frame.source == HUB_SOURCE:
             continue

@@ -1,0 +1,39 @@
+"""A recording as reports and sessions take it: measured to its end, with what was over by then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.compare.comparing import measure
+from tuiadvisor.app.looks import Looks, piece_bytes
+from tuiadvisor.app.progress import read_along
+from tuiadvisor.events import NOTHING_GIVEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tuiadvisor.advisor.compare.measured import Measured
+    from tuiadvisor.advisor.fold import Advisor
+    from tuiadvisor.events import GivenWork
+
+
+def measured(path: str, given: GivenWork = NOTHING_GIVEN) -> Measured:
+    """Read it, with progress on stderr where that takes long. TuiadvisorError if it is no recording."""
+    looks = Looks()
+    folding: list[Advisor] = []
+
+    def frames() -> Iterator[bytes]:
+        """At the ends of pieces one looks, as every other reading of a whole recording does."""
+        size = Path(path).stat().st_size if Path(path).is_file() else 0
+        read = 0.0
+        for share, frame in read_along(path, piece_bytes(size)):
+            if share != read:
+                looks.look(folding[0], read)
+            read = share
+            yield frame
+        looks.look(folding[0], read)
+
+    found = measure(path, frames(), given, folding.append)
+    return replace(found, view=looks.last(found.view))
