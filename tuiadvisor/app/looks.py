@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.fold import Advisor
     from tuiadvisor.views.run_view import RunView
 
-MOST_LOOKS: Final = 64
+MOST_LOOKS: Final = 32
 MIN_STEPS: Final = 16  # of all ranks, folded since the last look
-MIN_SHARE_OF_STEPS: Final = 1 / 16  # of those that are held, and each picture looks at
+MIN_SHARE_OF_STEPS: Final = 1 / 4  # of those that are held, and each picture looks at
 MAX_SHARE_OF_STEPS: Final = 0.75  # of those that a picture can look at: no step falls between two of them
 LEAST_PIECE_BYTES: Final = 1 << 11
 MOST_PIECE_BYTES: Final = 1 << 15
