@@ -45,6 +45,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("core", cores, indirect=True, scope="function")
 
 
+MAX_NAME = 120  # characters: some tests are given megabytes, and workers send each other their names
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A short name of a long parameter; None: pytest's own."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > MAX_NAME else None
+
+
 @pytest.fixture
 def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of the probes that the test and its processes attach."""

@@ -222,7 +222,7 @@ TROUBLES: Final[dict[str, World]] = {
     ),
     "a checkpoint is copied beside the training, twenty slower steps of every hundred": World(
         within(changed(num_steps=500), everyone("device", factor=1.5, every=100, length=20)),
-        findings=PAUSES | {"slower_since"},
+        findings=frozenset({"slow_stretches"}),
         is_sized=False,
         may_pause=True,
     ),

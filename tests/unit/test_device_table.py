@@ -23,7 +23,6 @@ NOT_RIGHT = {
     "twelve measured steps so far, one device slow": "unknown",
     "one rank's device is not seen, and it is the slow one": "unknown",
     "memory is freed and asked for anew for 150 ms every fortieth step on one rank": "remark",  # 4 % of the step
-    "a checkpoint is copied beside the training, twenty slower steps of every hundred": "wrong",
     "SyncBatchNorm, one device slow": "size",  # half of it is seen in forward, the other half in no border of backward
 }
 # A third of them beside the situations of test_device_situations; the others run with `make test-all`.

@@ -22,6 +22,7 @@ from tuiadvisor.causes.pipeline_bubble import PIPELINE_BUBBLE
 from tuiadvisor.causes.placement import PLACEMENT
 from tuiadvisor.causes.rotating_lateness import ROTATING_LATENESS
 from tuiadvisor.causes.serving import SERVING
+from tuiadvisor.causes.slow_stretches import SLOW_STRETCHES
 from tuiadvisor.causes.slower_since import SLOWER_SINCE
 from tuiadvisor.causes.stack import STACK
 from tuiadvisor.causes.straggler import SLOW_HOST, STRAGGLER
@@ -58,6 +59,7 @@ CAUSES: Final = (
     UNALIGNED_COLLECTION,
     WARMUP,
     SLOWER_SINCE,
+    SLOW_STRETCHES,
     PIPELINE_BUBBLE,
     HEAVY_STAGE,
     PERIODIC_PAUSES,

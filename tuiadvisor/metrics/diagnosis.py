@@ -61,6 +61,7 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, s
 from tuiadvisor.metrics.window.phase_levels import onset
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, Regime, level_shift
 from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
+from tuiadvisor.metrics.window.slow_stretches import SlowStretches, slow_stretches
 from tuiadvisor.metrics.window.window import find_window
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class Diagnosis:
     wandering: Wanderers | None
     lengths: LengthLoss | None
     collections: CollectionLoss | None  # that ranks make at different steps
+    slow_stretches: SlowStretches | None  # of steps that are slower on all ranks
     slowdown: Slowdown | None
     level_shift: LevelShift | None
     input_since: int | None
@@ -295,6 +297,7 @@ def without_device(found: Diagnosis) -> Diagnosis:
         wandering=None,
         lengths=None,
         collections=None,
+        slow_stretches=None,
         slowdown=None,
         level_shift=None,
         input_since=None,
@@ -427,6 +430,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         if rows.size
         else None,
         collections=_collections(table, barrier, found, rows),
+        slow_stretches=slow_stretches(table, regime, columns, found.cycle_K, found.work_RK),
         # One rank's loader alone would not make the step shorter.
         slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),

@@ -320,12 +320,13 @@ def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) ->
 
 def growth_phase(table: StepTable, columns: Ints, index: int) -> tuple[str | None, float]:
     """(phase that grew most at a change, share of the growth that it holds), on the typical rank."""
-    return _grown(
+    return grown_phase(
         table, columns[max(0, index - COMPARED_STEPS) : index], columns[index : index + COMPARED_STEPS]
     )
 
 
-def _grown(table: StepTable, before: Ints, after: Ints) -> tuple[str | None, float]:
+def grown_phase(table: StepTable, before: Ints, after: Ints) -> tuple[str | None, float]:
+    """(phase that grew most from some columns to others, share of the growth that it holds), on the typical rank."""
     """The same of these columns against those."""
     growth: dict[str, float] = {}
     for name, layer in PHASE_INDEX.items():
@@ -372,7 +373,7 @@ def _gradual(table: StepTable, columns: Ints, cycle_K: Floats, transfer_K: Float
         return None
     part = columns.size // NUM_PARTS
     first, last = columns[:part], columns[-part:]
-    phase, cover = _grown(table, first, last)
+    phase, cover = grown_phase(table, first, last)
     whole = Change(part, drift.first_s, drift.last_s)
     if phase == "comm_exposed" and _waits_for_ranks(
         np.concatenate((transfer_K[:part], transfer_K[-part:])), whole

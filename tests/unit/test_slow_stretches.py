@@ -1,0 +1,64 @@
+"""Stretches of steps that are slower on all ranks: what they cost, and what is something else."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import MS, Fault, Job, final_view
+
+from tuiadvisor.views.run_view import Finding, RunView
+
+LONGER_S = 8 * MS
+LENGTH = 20
+REGULAR = (60, 160, 260, 360)
+
+
+def slowed(begins: tuple[int, ...], ranks: tuple[int, ...] | None = None, num_ranks: int = 4) -> RunView:
+    """Of steps that take longer in backward for LENGTH steps from each beginning on."""
+    faults = tuple(Fault("backward", ranks, LONGER_S, onset=at, until=at + LENGTH) for at in begins)
+    return final_view(Job(num_ranks=num_ranks, num_steps=450, faults=faults))
+
+
+def told(view: RunView) -> Finding | None:
+    return next((found for found in view.findings if found.id == "slow_stretches"), None)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 8])
+def test_what_comes_at_equal_distances_is_a_warning_with_its_cost(num_ranks: int) -> None:
+    """How long, how often, where; no rank is blamed."""
+    view = slowed(REGULAR, num_ranks=num_ranks)
+    found = told(view)
+    assert found is not None
+    assert "warning" == found.severity
+    assert found.loss_s_per_step == pytest.approx(LONGER_S * len(REGULAR) * LENGTH / 450, rel=0.2)
+    assert "since step 6" in found.message
+    assert "every 100 steps" in found.message
+    assert "mostly in backward" in found.message
+    assert set(found.ranks) in (set(), set(range(num_ranks)))
+    assert not any(each.id == "straggler" for each in view.findings)
+
+
+def test_what_comes_irregularly_is_a_remark() -> None:
+    """Noise of shared machines does, too."""
+    found = told(slowed((60, 100, 260, 300, 410)))
+    assert found is not None
+    assert "info" == found.severity
+    assert "at irregular distances" in found.message
+
+
+@pytest.mark.parametrize(
+    ("begins", "ranks"),
+    [
+        pytest.param(REGULAR, (2,), id="one rank's are its lateness"),
+        pytest.param((60, 200), None, id="two are two events"),
+        pytest.param((), None, id="none"),
+    ],
+)
+def test_what_is_something_else(begins: tuple[int, ...], ranks: tuple[int, ...] | None) -> None:
+    """Nothing of the kind is said."""
+    assert told(slowed(begins, ranks)) is None
+
+
+def test_a_step_that_stays_longer_has_no_stretches() -> None:
+    """It became longer once."""
+    fault = Fault("backward", None, LONGER_S, onset=200)
+    assert told(final_view(Job(num_ranks=4, num_steps=450, faults=(fault,)))) is None

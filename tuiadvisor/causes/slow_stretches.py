@@ -1,0 +1,60 @@
+"""All ranks are slower for a while, again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import PHASE_WORDS, Cause
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.series.what_if import Gain
+
+
+def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
+    """What they cost together, how long and how often they are, and where the time goes."""
+    found = diagnosis.slow_stretches
+    quiet = 0.0 if diagnosis.num_all_steady else None
+    period = found.period_steps if found else None
+    phase = found.phase if found else None
+    return {
+        "stretches_s": found.gain.loss_s if found else None,
+        "stretches_share": found.gain.loss_s / found.gain.step_s if found else quiet,
+        "stretches_share_low": found.gain.loss_low_s / found.gain.step_s if found else quiet,
+        "stretches_num": found.num if found else 0,
+        "stretches_steps": found.num_steps if found else None,
+        "stretches_longer": found.longer_share if found else None,
+        "stretches_since": found.first_step if found else None,
+        "stretches_regular": int(period is not None),
+        "stretches_words": f"every {period:.0f} steps" if period is not None else "at irregular distances",
+        "stretches_phase": phase,
+        "stretches_phase_words": "" if phase is None else f", mostly {PHASE_WORDS.get(phase, f'in {phase}')}",
+    }
+
+
+def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+    """If all steps took what the usual ones take."""
+    return diagnosis.slow_stretches.gain if diagnosis.slow_stretches is not None else None
+
+
+SLOW_STRETCHES: Final = Cause(
+    rules=("slow_stretches",),
+    metrics="""
+job stretches_share share of the step lost in stretches of steps that are slower on all ranks
+job stretches_share_low share lower end of its interval
+job stretches_s s a step, gone if all steps took what the usual ones take
+job stretches_num count stretches that were seen to begin
+job stretches_steps steps that one typically lasts
+job stretches_longer share by which their steps are longer than the usual ones
+job stretches_since steps job step at which the first one that was seen begins
+job stretches_regular flag 1 if they come at equal distances
+job stretches_words text "every 100 steps" or that they come irregularly
+job stretches_phase text phase that grows most in them; unknown where no phase holds most of it
+job stretches_phase_words text ", mostly in backward"; empty where that is not known
+""",
+    measure_job=measure_job,
+    gain=gain,
+    phase_metric="stretches_phase",
+)
