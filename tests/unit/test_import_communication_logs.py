@@ -124,6 +124,43 @@ def test_ranks_of_a_smaller_communicator_are_called_by_the_largest(tmp_path: Pat
     ]
 
 
+def test_pairs_without_a_communicator_of_all_name_nobody(tmp_path: Path) -> None:
+    """Two processes are rank 1 of a pair then: which rank of the job the late one is, is not logged."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for pid in range(4):
+        took = 100 if pid == 3 else 2000
+        lines = [call(pid % 2, n, took, f"0x{pid // 2}", n_ranks=2, pid=pid) for n in range(60)]
+        (folder / f"node01-pid{pid}.log").write_text("\n".join(lines))
+    told = inspector_document(folder)
+    assert (None, [], [], 240, 120) == (
+        told["run"]["world_size"],
+        told["per_rank"],
+        told["stragglers"]["ranks"],
+        told["calls"],
+        told["matched"],
+    )
+    assert "several processes are rank 0 of their largest communicators" in told["stragglers"]["because"]
+    assert "late rank" in [item["metric"] for item in told["unknown"]]
+    assert "240 calls of unknown ranks" in inspector_summary(told)
+
+
+def test_a_restarted_job_has_the_same_ranks(tmp_path: Path) -> None:
+    """Of a process that begins once the one before it has ended the lines are those of the same rank."""
+    folder = inspected(tmp_path / "logs")
+    for rank in range(4):
+        lines = [call(rank, n, 100 if rank == 2 else 2000, "0xafter", pid=rank + 4) for n in range(60)]
+        later = [line.replace("17480303777", "17480304777") for line in lines]
+        (folder / f"node01-pid{1639453 + 4 + rank}.log").write_text("\n".join(later))
+    told = inspector_document(folder)
+    assert ([0, 1, 2, 3], 120, 4) == (
+        [row["rank"] for row in told["per_rank"]],
+        told["matched"],
+        told["run"]["world_size"],
+    )
+    assert [2] == [row["rank"] for row in told["stragglers"]["ranks"]]
+
+
 def table(prefix: str = "", *, straggler: bool = True, times: float = 1.0) -> str:
     """As log_summary(show_straggler) prints it."""
     heads = ("Comm. Op", "Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)")
