@@ -91,6 +91,38 @@ def test_what_was_not_seen_is_said_in_one_line(entries: list[dict[str, Any]], wo
     assert card(*entries).words == words
 
 
+@pytest.mark.parametrize("subject", ["input", "host", "straggler"])
+def test_samples_at_as_many_lines_name_none(subject: str) -> None:
+    """Of more than a hundred samples, each at another line, no line has one in a hundred."""
+    places = [("step", "/home/me/job/train.py", line) for line in range(150)]
+    spread = packed(places, [[at] for at in range(150)], "py-spy")
+    assert card(entry(2, [], subject=subject) | spread).words.startswith(
+        "rank 2 spends no hundredth of its samples at one line"
+    )
+
+
+def test_a_look_whose_rank_has_not_answered_yet_says_so() -> None:
+    """A peer's stacks may come first, of whatever was asked."""
+    assert card(entry(0, [WAITING] * 60)).words == "rank 2: no stacks have come yet"
+    hanging = card(entry(0, [WAITING] * 3, subject="hang"))
+    assert hanging.words == "rank 2: no stack has come yet"
+    assert [(one.rank, one.place) for one in hanging.stands] == [(0, "train.py:80")]
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "own", "peer"),
+    [
+        (3, "83.3 ± 13.2 s a step", "0"),
+        (60_000, "4.2 ± 0.7 ms a step", "0"),
+    ],
+)
+def test_times_have_the_unit_that_suits_them(num_steps: int, own: str, peer: str) -> None:
+    """Seconds of long steps, tenths of a millisecond of short ones; of no sample no time."""
+    more = {"num_steps": num_steps, "steps_ms": 500_000}
+    found = card(entry(2, [LATE, WAITING] * 75, **more), entry(0, [WAITING] * 150, **more))
+    assert found.words == f"rank 2 spends {own} at train.py:49 in wait; its peer, rank 0: {peer}"
+
+
 def test_the_loaders_workers_stand_beside_the_rank() -> None:
     """All of them together; one that was not seen is counted with its reason."""
     workers = [entry(2, [LATE] * 30, worker=1, pid=50 + number) for number in range(2)]

@@ -123,7 +123,7 @@ def _words(
         return _own_words(look.of, lines, workers)
     if peer is None or not peer.samples:
         alone = f"rank {look.of} is compared with nobody: no peer's stacks were seen"
-        return f"{_own_words(look.of, lines, workers)}; {alone}" if lines else alone
+        return f"{_own_words(look.of, lines, workers)}; {alone}"
     if not is_enough(own.samples, peer.samples):
         least = int(LIMITS["least_samples"].value)
         return f"too few samples to compare rank {look.of} with rank {peer.rank}: {least} of each are needed"
@@ -138,8 +138,9 @@ def _words(
 
 
 def _own_words(rank: int, lines: Sequence[CardLine], workers: Sequence[CardLine]) -> str:
-    first = lines[0]
-    own = f"rank {rank} spends {_own_time(first)} at {first.place} in {first.name}"
+    own = f"rank {rank} spends no hundredth of its samples at one line"
+    if lines:
+        own = f"rank {rank} spends {_own_time(lines[0])} at {lines[0].place} in {lines[0].name}"
     if not workers:
         return own
     share = f"{100 * workers[0].share:.0f} % of their samples"
