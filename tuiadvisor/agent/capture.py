@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder
@@ -139,6 +139,17 @@ def capture(
     return [window.result for window in windows if window.result is not None]
 
 
+def _copy(source: IO[bytes], target: Path) -> None:
+    """All of it or nothing: who reads the folder would take the beginning of a trace for all of it. OSError."""
+    file = target.open("xb")
+    try:
+        with file:
+            shutil.copyfileobj(source, file, 1 << 20)
+    except BaseException:
+        target.unlink()
+        raise
+
+
 def _where(windows: list[_Window]) -> str:
     counts: dict[str, int] = {}
     for window in windows:
@@ -248,8 +259,8 @@ class _Window:
         name = f"pid{self.link.process.pid}" if self.link.rank is None else f"rank{self.link.rank}"
         target = self.out / f"{name}.json"
         try:
-            with os.fdopen(self._open(TRACE_NAME), "rb") as source, target.open("xb") as file:
-                shutil.copyfileobj(source, file, 1 << 20)
+            with os.fdopen(self._open(TRACE_NAME), "rb") as source:
+                _copy(source, target)
         except (OSError, FailureError) as error:
             self._end(None, f"its trace could not be fetched: {error}")
         else:
