@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
 import zmq
-from patience import wait_until
+from patience import PATIENCE_S, wait_until
 
+from tuiadvisor.stream import serving
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter
 from tuiadvisor.stream.serving import GATHER_BYTES, GATHER_S, LONG_POLL_S, Viewers
-from tuiadvisor.stream.source import LiveSource
-from tuiadvisor.stream.wire import Reply, Request, unpack_reply
+from tuiadvisor.stream.source import HUB_SILENCE_S, LiveSource
+from tuiadvisor.stream.wire import Reply, Request, unpack_reply, unpack_request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SESSION = 7
@@ -26,6 +31,9 @@ class Router:
     def __init__(self) -> None:
         self.questions: list[Request] = []
         self.answers: list[Reply] = []
+        self.asked_by: list[bytes] = []  # who asks, where it is not always the same
+        self.answered: list[bytes] = []
+        self.fails_with: int | None = None  # an error of ZeroMQ's
 
     def set(self, option: int, value: int) -> None:
         """Nothing to set."""
@@ -34,10 +42,13 @@ class Router:
         """The next question."""
         if not self.questions:
             raise zmq.Again
-        return [b"viewer", self.questions.pop(0).pack()]
+        return [self.asked_by.pop(0) if self.asked_by else b"viewer", self.questions.pop(0).pack()]
 
     def send_multipart(self, parts: list[bytes], _: int) -> None:
         """Keep an answer."""
+        if self.fails_with is not None:
+            raise zmq.ZMQError(self.fails_with)
+        self.answered.append(parts[0])
         self.answers.append(unpack_reply(parts[1:]))
 
 
@@ -75,6 +86,168 @@ def test_news_is_gathered_and_history_is_not(tmp_path: Path) -> None:
     viewers.serve(11.01, "")
     assert 3 == len(router.answers)
     writer.close()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[RecordingWriter]:
+    made = RecordingWriter(tmp_path / "run.tuirec", frame(0))
+    yield made
+    made.close()
+
+
+def test_a_frame_that_is_larger_than_what_was_asked_for_comes_whole(writer: RecordingWriter) -> None:
+    """And alone; more than one only as far as they are whole within what was asked for."""
+    router = Router()
+    viewers = Viewers(cast("zmq.Socket[bytes]", router), writer, SESSION)
+    writer.append(frame(1, 9000))
+    writer.append(frame(2))
+    for max_bytes, first in ((0, 0), (len(frame(0)) + 40, 0), (10, len(frame(0)))):
+        router.questions.append(Request(1, SESSION, FILE_HEADER_BYTES + first, max_bytes))
+        viewers.serve(10.0, "")
+        viewers.serve(10.0 + GATHER_S, "")
+    assert [frame(0), frame(0), frame(1, 9000)] == [one.data for one in router.answers]
+
+
+def test_an_offset_within_a_frame_gets_no_answer(
+    writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does what is no question; both are noted, and the next question is answered."""
+    router, noted = Router(), []
+    monkeypatch.setattr(serving, "logger", SimpleNamespace(warning=lambda _, *told: noted.append(told)))
+    viewers = Viewers(cast("zmq.Socket[bytes]", router), writer, SESSION)
+    router.questions.append(Request(1, SESSION, FILE_HEADER_BYTES + 5, 1 << 20))
+    router.questions.append(cast("Request", SimpleNamespace(pack=lambda: b"hello")))
+    router.asked_by = [b"viewer", b"stranger", b"viewer"]
+    viewers.serve(10.0, "")
+    viewers.serve(10.0 + GATHER_S, "")
+    assert [] == router.answers
+    assert (1, "request: not of the expected size") == noted[0]
+    router.questions.append(Request(2, SESSION, FILE_HEADER_BYTES, 1 << 20))
+    viewers.serve(11.0, "")
+    viewers.serve(11.0 + GATHER_S, "")
+    assert [frame(0)] == [one.data for one in router.answers]
+
+
+def test_who_waits_longest_makes_room(writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand questions of strangers cannot fill the hub; a second one of the same viewer replaces its first."""
+    monkeypatch.setattr(serving, "MAX_WAITING", 2)
+    router = Router()
+    viewers = Viewers(cast("zmq.Socket[bytes]", router), writer, SESSION)
+    end = writer.num_bytes
+    router.questions += [Request(number, SESSION, end, 1 << 20) for number in (1, 2, 3, 4)]
+    router.asked_by = [b"a", b"b", b"b", b"c"]
+    viewers.serve(10.0, "")
+    assert 2 == viewers.num_watching(10.0)
+    writer.append(frame(1))
+    viewers.serve(10.0 + GATHER_S, "")
+    assert [(b"b", 3), (b"c", 4)] == [
+        (who, one.request) for who, one in zip(router.answered, router.answers, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("error", "num_watching"), [(zmq.EHOSTUNREACH, 0), (zmq.EAGAIN, 1)])
+def test_who_is_gone_is_not_waited_for(writer: RecordingWriter, error: int, num_watching: int) -> None:
+    """Who only reads nothing asks again, or is forgotten in its time."""
+    router = Router()
+    viewers = Viewers(cast("zmq.Socket[bytes]", router), writer, SESSION)
+    router.fails_with = error
+    router.questions.append(Request(1, 0, 0, 1 << 20))
+    viewers.serve(10.0, "")
+    assert num_watching == viewers.num_watching(10.0)
+    assert 0 == viewers.num_watching(10.0 + serving.WATCHING_S)
+
+
+class Hub:
+    """A hub's end of a viewer's connection, which answers as it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"ipc://{folder}/hub"
+        self.context = zmq.Context()
+        self.router = self.context.socket(zmq.ROUTER)
+        self.router.bind(self.address)
+
+    def asked(self) -> tuple[bytes, Request]:
+        """Who asked, and what."""
+        assert self.router.poll(1000 * PATIENCE_S)
+        viewer, question = self.router.recv_multipart()
+        return viewer, unpack_request([question])
+
+    def answer(self, viewer: bytes, reply: Reply) -> None:
+        """Send it."""
+        self.router.send_multipart([viewer, *reply.pack()])
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    made = Hub(tmp_path)
+    yield made
+    made.router.close(linger=0)
+    made.context.term()
+
+
+def test_a_viewer_says_what_it_cannot_read_and_asks_on(hub: Hub) -> None:
+    """Damage, another place than the one that was asked for, an answer to an older question: none of it is shown."""
+    now_s = [100.0]
+    source = LiveSource(hub.address, lambda: now_s[0])
+    try:
+        assert [] == source.read(0.0)
+        viewer, first = hub.asked()
+        good = Reply(first.request, SESSION, FILE_HEADER_BYTES, 400, is_ending=False, data=frame(0), note="")
+        hub.answer(viewer, replace(good, request=first.request + 7, data=frame(9)))
+        hub.answer(viewer, replace(good, data=b"no frame, " * 20))
+        hub.answer(viewer, good)
+
+        def is_seen() -> bool:
+            return bool(source.read(0.0))
+
+        wait_until(is_seen, "the frame")
+        assert "1 unreadable replies from" in source.status.note
+        assert source.status.connected
+        _, second = hub.asked()
+        assert FILE_HEADER_BYTES + len(frame(0)) == second.offset
+        hub.answer(viewer, replace(good, request=second.request, data=frame(1)))  # the old place
+        wait_until(lambda: source.read(0.0) or "2 unreadable" in source.status.note, "a second complaint")
+        source.read(0.0)
+        assert (viewer, second.offset) == ((again := hub.asked())[0], again[1].offset)
+        # A hub that says no more: after a while the viewer tells, and calls anew on a connection of its own.
+        now_s[0] += 1.5 * HUB_SILENCE_S
+        source.read(0.0)
+        assert source.status.note.endswith(f"silent for {1.5 * HUB_SILENCE_S:.0f} s")
+        assert not source.status.connected
+        another, third = hub.asked()
+        assert (viewer != another, second.offset) == (True, third.offset)
+        hub.answer(
+            another, replace(good, request=third.request, offset=third.offset, data=b"", is_ending=True)
+        )
+        wait_until(lambda: source.read(0.0) or source.status.ended, "the end")
+        assert "hub stopped" == source.status.note
+        assert [] == source.read(0.0)
+    finally:
+        source.close()
+
+
+def test_a_hub_that_sends_nothing_readable_does_not_hold_its_viewer(
+    hub: Hub,
+) -> None:
+    """However fast its answers come, a read ends when its time is over: a screen must go on."""
+    now_s = [100.0]
+    source = LiveSource(hub.address, lambda: now_s[0])
+    answers: list[float] = []
+
+    def answer() -> list[bytes]:
+        answers.append(now_s[0])
+        assert len(answers) < 100
+        now_s[0] += 0.1
+        return [b"nothing"]
+
+    flood = SimpleNamespace(poll=lambda *_: 1, recv_multipart=answer, send=lambda *_: None)
+    source._socket, own = cast("zmq.Socket[bytes]", flood), source._socket
+    try:
+        assert [] == source.read(1.0)
+        assert now_s[0] < 102.0
+    finally:
+        source._socket = own
+        source.close()
 
 
 def test_the_end_is_told_at_once(tmp_path: Path) -> None:

@@ -118,9 +118,9 @@ class LiveSource:
                 if frames or self._ended:
                     self._ask()  # while these are folded the next ones travel
                     return frames
-                continue
-            self._listened_s = self._clock()
-            if left_s <= 0:
+            else:
+                self._listened_s = self._clock()
+            if left_s <= 0:  # also where answers come that nobody can read
                 return []
 
     def close(self) -> None:
