@@ -81,7 +81,8 @@ def _read(path: Path) -> Columns:
         raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); {HOW}") from None
     if not isinstance(content, list) or not all(isinstance(each, list) for each in content):
         raise TuiadvisorError(f"{path}: no list of times beside one of sizes; {HOW}")
-    if content and all(len(row) == len(CHANGE) for row in content):
+    # A timeline of as many samples as a change has cells holds lists.
+    if content and all(len(row) == len(CHANGE) and not isinstance(row[0], list) for row in content):
         return _of_changes(path, content)
     if len(content) != len(("times", "sizes")) or not content[0] or len(content[0]) != len(content[1]):
         raise TuiadvisorError(f"{path}: no list of times beside one of sizes; {HOW}")

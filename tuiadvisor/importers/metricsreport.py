@@ -26,7 +26,8 @@ def metrics_document(path: Path) -> dict[str, Any]:
     is_share = bool(known.size) and bool((known >= 0).all()) and bool((known <= 1).all())
     episodes = starving(metric.values) if is_share else ()
     rows = [(rank, row[np.isfinite(row)]) for rank, row in zip(metric.ranks, metric.values, strict=True)]
-    unknown = [] if is_share else [{"metric": "late data", "why": "the values are no shares from 0 to 1"}]
+    why = "the values are no shares from 0 to 1" if known.size else "no value was observed"
+    unknown = [] if is_share else [{"metric": "late data", "why": why}]
     return {
         "schema": 1,
         "source": {"kind": "metrics", "path": str(path)},
@@ -58,12 +59,16 @@ def _time(time_s: np.ndarray[Any, Any], at: int) -> float | None:
     return value if np.isfinite(value) else None
 
 
+def _moment(time: float | None) -> str:
+    return "an unknown time" if time is None else f"{time:.0f}"
+
+
 def metrics_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     run, episodes = document["run"], document["episodes"]
     lines = [f"{document['source']['path']}: {len(run['ranks'])} ranks, {run['samples']:,} samples"]
     for one in episodes[:SHOWN]:
-        span = f"from {one['begin_time'] or 0:.0f} to {one['end_time'] or 0:.0f}"
+        span = f"from {_moment(one['begin_time'])} to {_moment(one['end_time'])}"
         lines.append(
             f"rank {one['rank']} waits for its data {span}: ready in {100 * one['mean']:.0f} % of samples"
         )
@@ -71,11 +76,9 @@ def metrics_summary(document: dict[str, Any]) -> str:
         lines.append(f"and {len(episodes) - SHOWN} more")
     if not episodes and not document["unknown"]:
         lines.append("no rank's data is late against its peers'")
-    if document["unknown"]:
-        means = [
-            f"{row['rank']}: {row['mean']:.4g}"
-            for row in document["per_rank"][:SHOWN]
-            if row["mean"] is not None
-        ]
+    means = [
+        f"{row['rank']}: {row['mean']:.4g}" for row in document["per_rank"][:SHOWN] if row["mean"] is not None
+    ]
+    if document["unknown"] and means:
         lines.append("means by rank " + ", ".join(means))
     return "\n".join([*lines, *(f"unknown {item['metric']}: {item['why']}" for item in document["unknown"])])
