@@ -60,7 +60,8 @@ def check(directory: str | Path | None = None) -> list[str]:
     if directory is not None:
         found = overlay(directory)
         nothing = not (found.rules or found.disabled or found.problems)
-        alone = [f"{directory}: no rule files (*.toml) in it"] if nothing else []
+        why = "no rule files (*.toml) in it" if Path(directory).is_dir() else "no such folder of rules"
+        alone = [f"{directory}: {why}"] if nothing else []
         return [*alone, *found.problems, *_wrong_cases(found.rules), *_wrong_questions(Path(directory))]
     problems = [*_wrong_cases(load_catalog()), *_wrong_questions(catalog_dir())]
     mine = user_dir()

@@ -185,8 +185,6 @@ def catalog_dir() -> Path:
 def load_catalog(directory: str | Path | None = None) -> tuple[Rule, ...]:
     """All rules of a folder (default: the shipped catalogue), by file name. RuleError at the first mistake."""
     folder = Path(directory) if directory is not None else catalog_dir()
-    if not folder.is_dir():
-        raise RuleError(f"{folder}: no such folder of rules")
     rules = [load_rule(path) for path in sorted(folder.glob("*.toml"))]
     if not rules:
         raise RuleError(f"{folder}: no rule files (*.toml) in it")

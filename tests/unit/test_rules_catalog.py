@@ -147,6 +147,12 @@ def _rule_text() -> str:
         ('risk = "low"', 'risk = "none"', r"'risk' is 'none'"),
         ('expect = "silent"', 'expect = "critical"', r"needs at least one case|unknown"),
         ("id = ", "id == ", r"not TOML"),
+        ("high = {", '"2 high" = {', r"threshold '2 high' has no name that a condition could use"),
+        ("value = 0.2,", "value = nan,", r"threshold 'high' is not between"),
+        ('risk = "low"', 'risk = "low"\nrisc = 1', r"unknown key 'risc' in \[\[actions\]\]; did you mean 'risk'"),
+        ('command = "', 'command = 7 # "', r"'command' must be a text"),
+        ("[[cases]]", "[[cases]]\nmetrics = 1", r"'metrics' of a case must be a table|not TOML"),
+        ("data_wait_share = 0.012", "data_wait_share = 2e18", r"metric 'data_wait_share' of a case is not between"),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_names_file_line_and_the_nearest_valid_name(
@@ -163,6 +169,23 @@ def test_a_wrong_rule_names_file_line_and_the_nearest_valid_name(
         load_rule(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_threshold_without_a_source_is_refused(rule_text: str, tmp_path: Path) -> None:
+    """A number that nobody stands for decides nothing."""
+    path = tmp_path / "mine.toml"
+    path.write_text(re.sub(r"(high = \{ value = [\d.]+, source = )\"[^\"]*\"", r'\1" "', rule_text))
+    with pytest.raises(RuleError, match="threshold 'high' has no source"):
+        load_rule(path)
+
+
+@pytest.mark.parametrize("value", ['"storage"', "[1, 2]"])
+def test_a_list_of_texts_is_one(rule_text: str, tmp_path: Path, value: str) -> None:
+    """A single text in its place would be read letter by letter."""
+    path = tmp_path / "mine.toml"
+    path.write_text(re.sub(r"measure_next = \[[^\]]*\]", f"measure_next = {value}", rule_text))
+    with pytest.raises(RuleError, match="'measure_next' must be a list of texts"):
+        load_rule(path)
 
 
 def test_keys_after_thresholds_are_refused(rule_text: str, tmp_path: Path) -> None:
@@ -199,7 +222,9 @@ def test_a_folder_without_rules_is_said(tmp_path: Path, where: str) -> None:
     folder = tmp_path / where
     if where == "empty":
         folder.mkdir()
-    assert 1 == len(check(folder))
+    (said,) = check(folder)
+    assert str(folder) in said
+    assert ("no such folder of rules" if where == "missing" else "no rule files (*.toml) in it") in said
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -96,6 +97,9 @@ def test_every_question_ends_in_a_question_and_says_what_answers_mean(question: 
         ('id = "storage_at_ceiling"', 'id = "host_cpus_full"', "'host_cpus_full' is there twice"),
         ("[[questions]]", "[[questions", "not TOML"),
         ('covers = ["B1", "F1", "trusting-utilization"]', "covers = 1", "'covers' must be a list of texts"),
+        ('pattern = "P1"', 'patern = "P1"', "must hold pattern and [[questions]]"),
+        ('kind = "yes_no"', 'kind = "choice"', "a choice needs choices"),
+        ("ask = ", "ask = ' ' # ", "'ask' must be a text"),
     ],
 )  # fmt: skip
 def test_a_wrong_question_is_one_line_with_the_nearest_name(
@@ -109,6 +113,48 @@ def test_a_wrong_question_is_one_line_with_the_nearest_name(
         load_questions(tmp_path)
     assert "mine.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+QUESTION = {
+    "id": "x", "lens": "L-BALANCE", "layer": "storage", "covers": ["B1"], "kind": "yes_no",
+    "ask": "Is it?", "measure": "iostat -x 1", "means": {"yes": "so", "no": "not"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, ""),
+        ({"means": "so"}, "means and suggests must be tables of texts"),
+        ({"suggests": {"yes": 1}}, "means and suggests must be tables of texts"),
+        ({"favours": ["+ more"]}, "favours must be a table of lists"),
+        ({"favours": {"maybe": ["+more workers"]}}, "no answer 'maybe'"),
+        ({"favours": {"yes": ["more workers"]}}, "favours lists +words or -words of an action"),
+        ({"favours": {"yes": ["+"]}}, "favours lists +words or -words of an action"),
+    ],
+)
+def test_what_answers_do_is_checked(tmp_path: Path, more: dict[str, object], says: str) -> None:
+    """A wish for an action that is written wrongly would favour none, silently."""
+    entry = {**QUESTION, **more}
+
+    def toml(value: object) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{name} = {toml(each)}" for name, each in value.items()) + "}"
+        return json.dumps(value)
+
+    lines = [f"{name} = {toml(value)}" for name, value in entry.items()]
+    (tmp_path / "mine.toml").write_text("\n".join(['pattern = "P1"', "[[questions]]", *lines]))
+    if not says:
+        assert ["x"] == [question.id for question in load_questions(tmp_path)]
+        return
+    with pytest.raises(RuleError, match=re.escape(f"question 'x': {says}")):
+        load_questions(tmp_path)
+
+
+def test_a_folder_without_questions_is_said(tmp_path: Path) -> None:
+    """A session without any would ask nothing and seem content."""
+    with pytest.raises(RuleError, match=r"no files of questions \(\*\.toml\) in it"):
+        load_questions(tmp_path)
 
 
 def test_rules_check_reads_the_questions_too(tmp_path: Path) -> None:
