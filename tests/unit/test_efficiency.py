@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuiadvisor.efficiency.assess import Work, assess
+from tuiadvisor.efficiency.assess import Work, assess, compute_dtype
 from tuiadvisor.efficiency.flops import attention_width, token_flops
 from tuiadvisor.efficiency.gathering import believed, stack_of
 from tuiadvisor.efficiency.peaks import device_of, has_tensor_cores, peak_of
@@ -188,6 +188,64 @@ def test_mfu_of_a_job_and_its_judgement() -> None:
     assert assess(dense(10**9, 24, 2048, device_name=H100, fp8=1), WORK, NOTHING_GIVEN).judgement == ""
     clocked = assess(stack, replace(WORK, step_s=0.2, clock_mhz=1830 / 2), NOTHING_GIVEN)
     assert clocked.mfu_of_clock == pytest.approx(2 * (clocked.mfu or 0.0))
+
+
+def why(stack: Stack, given: GivenWork = NOTHING_GIVEN, **more: object) -> str:
+    """Why there is no MFU."""
+    return assess(stack, replace(WORK, **more), given).why or ""  # type: ignore[arg-type]
+
+
+def test_every_gap_says_what_would_fill_it() -> None:
+    """Each by itself, in the order in which a user would meet them."""
+    stack = dense(10**9, 24, 2048, device_name=H100)
+    assert "no steady step was seen yet" == why(stack, step_s=None)
+    assert "the precision of its matrices was not seen: state --peak-flops" == why(
+        replace(stack, facts={**stack.facts, "param_dtype": ""})
+    )
+    assert "the device's name was not seen: state --peak-flops" == why(
+        replace(stack, facts={**stack.facts, "device_name": ""})
+    )
+    flat = replace(stack, facts={**stack.facts, "input": "", "input_dtype": "int64"})
+    assert why(flat, tokens=None, samples=None).startswith("the length of a sequence was not seen")
+    uncounted = replace(stack, facts={**stack.facts, "micro_steps": 0})
+    assert "how many tokens a step works on was not seen" in why(uncounted, tokens=None, samples=None)
+    images = replace(uncounted, facts={**uncounted.facts, "input": "4x3x8x8"})
+    assert "its input is images or the like" in why(images, tokens=None, samples=None)
+    no_width = replace(stack, facts={**stack.facts, "attention_width": 0})
+    assert "the width of its attention was not seen: state --flops-per-step" == why(no_width)
+
+
+@pytest.mark.parametrize(
+    ("facts", "device", "dtype"),
+    [
+        ({"param_dtype": "float32"}, "cuda", "float32"),
+        ({"param_dtype": "float32", "tf32": 1}, "cuda", "tf32"),
+        ({"param_dtype": "float32", "tf32": 1}, "cpu", "float32"),
+        ({"param_dtype": "float32", "autocast": "float16"}, "cuda", "float16"),
+        ({"param_dtype": "bfloat16", "autocast": "off"}, "cuda", "bfloat16"),
+        ({"param_dtype": "float32", "mixed_precision": "bfloat16", "tf32": 1}, "cuda", "bfloat16"),
+        ({"autocast": "fp8"}, "cuda", "fp8"),
+        ({}, "cuda", ""),
+    ],
+)
+def test_the_precision_is_that_of_the_products(facts: dict[str, int | str], device: str, dtype: str) -> None:
+    """A context wins over what the weights are held in; TF32 is of devices."""
+    assert dtype == compute_dtype(Stack(facts), device)
+
+
+def test_what_makes_a_figure_uncertain_is_noted() -> None:
+    """Beside the figure, which stands."""
+    stack = replace(
+        dense(10**9, 24, 2048, device_name=H100, recompute="maybe"), differing=("params", "class")
+    )
+    found = assess(stack, replace(WORK, step_s=0.14, num_ranks=4), NOTHING_GIVEN)
+    assert found.mfu is not None
+    assert found.hfu is None
+    assert (
+        "of the 4 ranks that were seen, of 8",
+        "ranks differ in params, class",
+        "HFU is unknown: a forward may recompute parts, and which was not seen",
+    ) == found.notes
 
 
 def test_stated_figures_are_of_the_whole_job_and_need_no_precision() -> None:
