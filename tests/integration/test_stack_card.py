@@ -16,7 +16,6 @@ from training import end, launch, wait_for_ranks
 
 from tuiadvisor.agent import procfs, stack_samples
 from tuiadvisor.agent.discovery import RankProcess
-from tuiadvisor.agent.inside_samples import samples_inside
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.tui.contract.feed import Stacks
@@ -75,7 +74,7 @@ def sampled_from_inside(process: RankProcess, monkeypatch: pytest.MonkeyPatch) -
         f"{frame['file']}:{frame['line']}" for stack in stacks for frame in (frames[index] for index in stack)
     }
     assert f"tests/{line_of('time.sleep(seconds)')}" in places
-    raw = json.loads(samples_inside(process, window_s, 1 / stack_samples.RATE_HZ, budget_ppm))
+    raw = json.loads(stack_samples.samples_inside(process, window_s, budget_ppm))
     assert raw["spent_ns"] <= 1.5 * raw["window_ns"] * budget_ppm / 1e6  # the last sample may go beyond
     assert len(samples) > 1
 

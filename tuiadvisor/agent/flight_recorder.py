@@ -8,29 +8,22 @@ in C. Nothing is unpickled: torch writes JSON.
 
 from __future__ import annotations
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.info import json_object
-from tuiadvisor.agent.ownfolder import new_folder
-from tuiadvisor.agent.payload import standalone_code
+from tuiadvisor.agent.question import asked
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.inject import inject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.agent.discovery import RankProcess
 
-ANSWER_S: Final = 5.0
-LOOK_S: Final = 0.05
-MAX_STATE_BYTES: Final = 1 << 20
 MAX_RECORDED_BYTES: Final = 8 << 20
 RECORDERS: Final = ("fr", "nccl")
 MAX_PENDING: Final = 24  # the first is where the rank waits
@@ -55,21 +48,12 @@ def ask_recorder(process: RankProcess) -> Entry:
     if state.state in "Tt":
         return {"why": STOPPED}
     try:
-        files = new_folder(process)
+        with asked(process, "recorded") as answer:
+            return told(
+                answer.said, {name: answer.read(f"{name}.json", MAX_RECORDED_BYTES) for name in RECORDERS}
+            )
     except (OSError, TuiadvisorError) as error:
         return {"why": _text(str(error))}
-    try:
-        inject(process.identity, standalone_code("stuck", f"recorded({files.inner_directory!r})"))
-        raw = _awaited(files.directory_fd)
-        if not raw:
-            return {"why": "its interpreter does not answer: a thread holds it in C"}
-        return told(
-            raw, {name: _read(files.directory_fd, f"{name}.json", MAX_RECORDED_BYTES) for name in RECORDERS}
-        )
-    except (OSError, TuiadvisorError) as error:
-        return {"why": _text(str(error))}
-    finally:
-        files.remove()
 
 
 def ask_recorders(processes: Sequence[RankProcess]) -> list[Entry]:
@@ -81,25 +65,6 @@ def ask_recorders(processes: Sequence[RankProcess]) -> list[Entry]:
             {"pid": process.pid, **begin, **answer}
             for process, answer in zip(processes, answers, strict=True)
         ]
-
-
-def _awaited(directory_fd: int) -> bytes:
-    deadline_s = time.monotonic() + ANSWER_S
-    while time.monotonic() < deadline_s:
-        raw = _read(directory_fd, "state.json", MAX_STATE_BYTES)
-        if raw:
-            return raw
-        time.sleep(LOOK_S)
-    return b""
-
-
-def _read(directory_fd: int, name: str, limit: int) -> bytes:
-    """The file, b"" where there is none or it is no plain one."""
-    with suppress(OSError):
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, dir_fd=directory_fd), "rb") as file:
-            return file.read(limit)
-    return b""
 
 
 def told(raw: bytes, dumps: dict[str, bytes]) -> Entry:

@@ -19,8 +19,8 @@ import orjson
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.info import json_object
-from tuiadvisor.agent.inside_samples import samples_inside
 from tuiadvisor.agent.loader_workers import loader_workers
+from tuiadvisor.agent.question import ANSWER_S, asked
 from tuiadvisor.agent.stacks import find_spy, native_frames
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.identity import OtherProcessError, confirm
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.stream.probe_request import StackRequest
 
+NS: Final = 10**9
 RATE_HZ: Final = 97  # of no common factor with the rates at which trainings step
 SPY_PATIENCE_S: Final = 10.0  # beyond the window: it reads the symbols of every library first
 MAX_FRAMES: Final = 40
@@ -43,6 +44,8 @@ MAX_SAMPLES: Final = 1200
 MAX_TEXT_CHARS: Final = 120
 MAX_NATIVE: Final = 30
 MAX_ANSWER_BYTES: Final = 8 << 20
+MAX_INSIDE_BYTES: Final = 4 << 20
+LONGEST: Final = 3  # times the window, as in tuiadvisor_probes.stuck
 MAX_WORKERS: Final = 4  # of a rank; they do the same work
 OURS: Final = frozenset({"tuiadvisor_hook", "tuiadvisor_callback"})
 LIBRARY_PARTS: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3")
@@ -263,8 +266,7 @@ def _inside(target: _Target, window_s: float) -> tuple[Entry, str]:
     if target.budget_ppm <= 0:
         return {}, "the probes' budget leaves nothing for samples, and py-spy is not at hand"
     try:
-        raw = samples_inside(target.process, window_s, 1 / RATE_HZ, target.budget_ppm)
-        told = json_object(raw)
+        told = json_object(samples_inside(target.process, window_s, target.budget_ppm))
         places = [(name, file, line) for name, file, line in told.get("frames", ())]
         numbered = told.get("stacks", [])
         stacks = [numbered[index] for index in told.get("samples", ())[:MAX_SAMPLES]]
@@ -274,6 +276,14 @@ def _inside(target: _Target, window_s: float) -> tuple[Entry, str]:
     except (ValueError, TypeError, IndexError, KeyError):
         return {}, "what it said of its stacks cannot be read"
     return found, "" if found else "no stack was seen"
+
+
+def samples_inside(process: RankProcess, window_s: float, budget_ppm: int) -> bytes:
+    """What a thread within it says that ends by itself. OSError or TuiadvisorError where it cannot be asked."""
+    arguments = int(window_s * NS), int(NS / RATE_HZ), budget_ppm
+    patience_s = LONGEST * window_s + ANSWER_S
+    with asked(process, "sample", *arguments, patience_s=patience_s, limit=MAX_INSIDE_BYTES) as answer:
+        return answer.said
 
 
 def packed(places: Sequence[tuple[Any, Any, Any]], sampled: Sequence[Sequence[int]], way: str) -> Entry:

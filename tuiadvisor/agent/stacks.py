@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,12 +22,11 @@ import orjson
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.info import json_object
-from tuiadvisor.agent.ownfolder import new_folder, present_session
-from tuiadvisor.agent.payload import standalone_code
+from tuiadvisor.agent.ownfolder import present_session
+from tuiadvisor.agent.question import asked
 from tuiadvisor.agent.timespace import clock_of
 from tuiadvisor.agent.training_thread import host_thread
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.inject import inject
 from tuiadvisor.ownpython import own_environment
 from tuiadvisor_probes import ring as ring_file
 
@@ -36,14 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.agent.discovery import RankProcess
-    from tuiadvisor.agent.session import RingSession
 
 NS: Final = 10**9
-ANSWER_S: Final = 5.0
-LOOK_S: Final = 0.05
 BETWEEN_S: Final = 0.5  # between two questions: numbers that moved meanwhile are of no hang
 SPY_S: Final = 20.0
-MAX_STATE_BYTES: Final = 1 << 20
 MAX_SPY_BYTES: Final = 16 << 20
 MAX_FRAMES: Final = 60
 MAX_TEXT_CHARS: Final = 300
@@ -127,27 +121,10 @@ def _one(process: RankProcess, spy: str | None) -> RankStacks:
 def _ask(process: RankProcess) -> tuple[bytes, str]:
     """(what the rank says of itself, why not)."""
     try:
-        files = new_folder(process)
+        with asked(process, "report") as answer:
+            return answer.said, ""
     except (OSError, TuiadvisorError) as error:
         return b"", str(error)
-    try:
-        inject(process.identity, standalone_code("stuck", f"report({files.inner_directory!r})"))
-        return _answer(files)
-    except (OSError, TuiadvisorError) as error:
-        return b"", str(error)
-    finally:
-        files.remove()
-
-
-def _answer(files: RingSession) -> tuple[bytes, str]:
-    deadline_s = time.monotonic() + ANSWER_S
-    while time.monotonic() < deadline_s:
-        with suppress(OSError):
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with os.fdopen(os.open("state.json", flags, dir_fd=files.directory_fd), "rb") as file:
-                return file.read(MAX_STATE_BYTES), ""
-        time.sleep(LOOK_S)
-    return b"", "its interpreter does not answer: a thread holds it in C"
 
 
 def parse_told(raw: bytes, process: RankProcess, state: str) -> RankStacks:
