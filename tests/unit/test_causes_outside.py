@@ -22,7 +22,7 @@ from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
-from tuiadvisor.metrics.diagnosis import _held, _Lateness
+from tuiadvisor.metrics.lateness.in_window import Lateness, find_held
 from tuiadvisor.metrics.lateness.late_phase import Cause
 from tuiadvisor.metrics.lateness.off_core import (
     OffCore,
@@ -210,7 +210,7 @@ def test_who_waits_longer_than_the_others_for_the_same_work_is_kept_from_running
 @pytest.mark.parametrize(("step_s", "held"), [(0.5, [1]), (0.54, [1]), (0.56, []), (0.9, []), (np.nan, [])])
 def test_who_does_not_keep_pace_is_not_waited_for(step_s: float, held: list[int]) -> None:
     """Two ranks that train each for itself, one of them stopped again and again: it alone takes longer."""
-    late = _Lateness((), np.zeros(0), (), (), ())
+    late = Lateness((), np.zeros(0), (), (), ())
     found: Any = SimpleNamespace(
         rows=np.zeros(0, dtype=int), columns=np.arange(1, 41), cycle_K=np.full(40, 0.5)
     )
@@ -218,7 +218,7 @@ def test_who_does_not_keep_pace_is_not_waited_for(step_s: float, held: list[int]
     table.step_s_RK[:, :11] = 0.5  # before
     seen_of_each = [OffCore(stopped=0.0), OffCore(stopped=0.4, num_stopped=60)]
     window: Any = SimpleNamespace(cycle_K=found.cycle_K[-30:])
-    assert held == [one.row for one in _held(table, found, window, late, lambda _s: seen_of_each)]
+    assert held == [one.row for one in find_held(table, found, window, late, lambda _s: seen_of_each)]
 
 
 @pytest.mark.parametrize("num_ranks", [1, 0])
@@ -330,13 +330,13 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     """A reniced rank of a spawned training: "CPU contention, rank 1 most", with no core for 79 % of its time."""
     cause = SimpleNamespace(is_open=is_open)
     stragglers = tuple(SimpleNamespace(late=SimpleNamespace(row=row), cause=cause) for row in named)
-    late: Any = _Lateness(stragglers, np.zeros(0), (), lacking, ())  # type: ignore[arg-type]
+    late: Any = Lateness(stragglers, np.zeros(0), (), lacking, ())  # type: ignore[arg-type]
     found: Any = SimpleNamespace(rows=np.arange(2), cycle_K=np.full(60, 0.25))
     window: Any = SimpleNamespace(cycle_K=found.cycle_K[-4:])
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
     table: Any = SimpleNamespace()  # that they meet is seen
-    assert held == [one.row for one in _held(table, found, window, late, lambda _s: seen_of_each)]
-    assert () == _held(table, found, window, late, None)
+    assert held == [one.row for one in find_held(table, found, window, late, lambda _s: seen_of_each)]
+    assert () == find_held(table, found, window, late, None)
 
 
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:

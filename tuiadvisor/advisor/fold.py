@@ -71,10 +71,10 @@ from tuiadvisor.events import NOTHING_GIVEN, OPEN_END
 from tuiadvisor.metrics.diagnosis import (
     MIN_STEADY_STEPS,
     Diagnosis,
-    Witnesses,
     diagnose_table,
     without_device,
 )
+from tuiadvisor.metrics.lateness.witnesses import Witnesses
 from tuiadvisor.paused_gc import collector_off
 from tuiadvisor.views.run_view import RunView
 

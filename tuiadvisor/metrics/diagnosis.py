@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor import phases
 from tuiadvisor.metrics.lateness.collections import CollectionLoss, collection_loss
+from tuiadvisor.metrics.lateness.in_window import find_held, find_lateness, thread_data_s
 from tuiadvisor.metrics.lateness.job_losses import (
     CommonLoss,
     checkpoint_loss,
@@ -24,30 +25,13 @@ from tuiadvisor.metrics.lateness.job_losses import (
 )
 from tuiadvisor.metrics.lateness.late_phase import (
     COMPUTE_PHASES,
-    DeviceClock,
-    Pace,
     phases_before_barrier,
     with_device_clock,
     with_pace,
 )
-from tuiadvisor.metrics.lateness.late_ranks import (
-    LateRank,
-    with_causes,
-    with_work_spread,
-    without_common_waits,
-    without_loaders_alike,
-)
-from tuiadvisor.metrics.lateness.off_core import (
-    PAST_S,
-    SETTLED_S,
-    HeldRank,
-    held_ranks,
-    is_stopped,
-    lacks_core,
-    with_time_off_core,
-)
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
-from tuiadvisor.metrics.lateness.stragglers import find_stragglers
+from tuiadvisor.metrics.lateness.wanderers import Wanderers, who_wanders, without
+from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
 from tuiadvisor.metrics.pauses.stopped_process import with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
@@ -56,24 +40,18 @@ from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
-from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, keeps_pace, select_steps, unordered
+from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.phase_levels import onset
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, Regime, level_shift
-from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
 from tuiadvisor.metrics.window.slow_stretches import SlowStretches, slow_stretches
 from tuiadvisor.metrics.window.window import find_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tuiadvisor.metrics.lateness.off_core import OffCoreOf
+    from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.metrics.lateness.off_core import HeldRank
+    from tuiadvisor.metrics.lateness.witnesses import DeviceClocksOf
     from tuiadvisor.metrics.window.window import Window
-
-    # Seconds -> what each row's device says of its clock over its last so many seconds.
-    DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
-    # (rank, begin, end in ns of its host's clock) -> whether its process was seen stopped between them.
-    WasStopped = Callable[[int, int, int], bool]
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
 MIN_STEADY_STEPS: Final = 20
@@ -86,17 +64,6 @@ LONG_STEP_S: Final = 0.5  # 20 steps of that are 10 s; shorter ones are worth wa
 MIN_LOPSIDED: Final = 0.1  # of the step
 MAX_TURNS_OF_ONE: Final = 0.7  # of what ranks lose in turns
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanderers:
-    """Lateness that goes from rank to rank, with its onset and phase."""
-
-    found: Wandering
-    ranks: tuple[int, ...]
-    since_step: int | None  # None: it was there from the start
-    phase: str | None
-    cover: float  # share of the lateness in that phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +164,6 @@ class Diagnosis:
         step_K = column_median(self.table.step_s_RK)
         seen_K = step_K[np.isfinite(step_K)]
         return self.num_missing_steps * float(median(seen_K)) if seen_K.size else None
-
-
-@dataclass(frozen=True, slots=True)
-class Witnesses:
-    """What others than the probes saw of the same ranks; None: nobody looked."""
-
-    off_core: OffCoreOf | None = None  # what the kernel counted, and looks at the processes
-    device_clocks: DeviceClocksOf | None = None
-    was_stopped: WasStopped | None = None
-    early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
-    # Where the table is of device times, of each row: how far its device is behind its thread, and the seconds a step
-    # that this waits for data since a job step, hidden or not.
-    paces: Sequence[Pace | None] | None = None
-    thread_data_s: Callable[[int], Floats] | None = None
-    loaders_without_reserve: Callable[[int], Bools] | None = None  # since a job step, of each row
-
-
-NO_WITNESS: Final = Witnesses()
 
 
 def diagnose_table(
@@ -368,32 +317,19 @@ def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
     return float(np.nanmean(cycle_K[start:]) - np.nanmean(before_K))
 
 
-def _kept_waiting(found: Window, off_core: OffCoreOf | None) -> tuple[Floats, Floats] | None:
-    """`lacks_core` and `is_stopped` of each row that is compared; None where nobody counts."""
-    if off_core is None or not found.rows.size or not found.cycle_K.size:
-        return None
-    # Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
-    left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
-    begin = min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
-    cycle_K = found.cycle_K[begin:]
-    seen = off_core(float(cycle_K.sum()))
-    work_RK, seen_of_each = found.work_RK[:, begin:], [seen[row] for row in found.rows.tolist()]
-    return lacks_core(work_RK, cycle_K, seen_of_each), is_stopped(work_RK, cycle_K, seen_of_each)
-
-
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
     found = find_window(table, barrier, steadiness.steady_K, asked.alive_R)
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    late = _lateness(table, found, steady_barrier, asked)
+    late = find_lateness(table, found, steady_barrier, asked.witnesses, on_accelerator=asked.on_accelerator)
     stragglers, waits_alike = late.stragglers, late.waits_alike
-    thread_data_s_R = _thread_data_s(table, found, asked.witnesses)
+    thread_data_s_R = thread_data_s(table, found, asked.witnesses)
     if waits_alike:
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
     peers = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
-    settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
+    settled, settled_barrier = without(found.wandering, steady, steady_barrier, rows, regime.start)
     thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
     data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
     steps = table.steps_of(columns)
@@ -425,7 +361,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         else None,
         turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size and not waits_alike else None,
         turns_of_one=turns_of_one(settled_barrier, peers) if rows.size and not waits_alike else 0.0,
-        wandering=_wanderers(table, found.wandering, rows, columns),
+        wandering=who_wanders(table, found.wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
@@ -439,7 +375,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
-        held=_held(table, found, steady_barrier, late, asked.witnesses.off_core),
+        held=find_held(table, found, steady_barrier, late, asked.witnesses.off_core),
     )
 
 
@@ -455,71 +391,6 @@ def _collections(table: StepTable, barrier: Barrier, found: Window, rows: Ints) 
     return collection_loss(barrier.work_RK[at], table.gc_s_RK[at], barrier.cycle_K[columns], follows_K)
 
 
-def _held(
-    table: StepTable, found: Window, window: Barrier, late: _Lateness, off_core: OffCoreOf | None
-) -> tuple[HeldRank, ...]:
-    """Who is kept from running, of whom lateness alone does not tell. window: its steps.
-
-    On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
-    whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps.
-    """
-    span_s = max(float(window.cycle_K.sum()), min(float(found.cycle_K.sum()), SETTLED_S))
-    if off_core is None or span_s <= 0 or (found.rows.size > 1 and not (late.lacking or late.stopped)):
-        return ()
-    held = held_ranks(off_core(span_s), span_s)
-    if found.rows.size <= 1:  # who does not keep pace is not waited for
-        left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
-        columns = found.columns[left_s_K <= span_s]
-        return tuple(one for one in held if keeps_pace(table, columns, one.row))
-    named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
-    kept_waiting = {*late.lacking, *late.stopped} - named
-    return tuple(one for one in held if one.row in kept_waiting)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lateness:
-    """Who is late in a window."""
-
-    stragglers: tuple[LateRank, ...]
-    loss_K: Floats  # what these cost together
-    waits_alike: tuple[LateRank, ...]  # late in data, but for loaders no slower than the others'
-    lacking: tuple[int, ...]  # rows, as `lacks_core`
-    stopped: tuple[int, ...]  # rows, as `is_stopped`
-
-
-def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) -> _Lateness:
-    """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
-    rows, regime, witnesses = found.rows, found.regime, asked.witnesses
-    lacking_R, stopped_R = _kept_waiting(found, witnesses.off_core) or (np.zeros(rows.size),) * 2
-    lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
-    surely_R = np.maximum(lacking_R, stopped_R)
-    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R)
-    stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=asked.on_accelerator)
-    stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
-    past = found.work_RK, found.cycle_K
-    stragglers = with_time_off_core(stragglers, rows, barrier, witnesses.off_core, past)
-    kept = stragglers
-    waits_alike: tuple[LateRank, ...] = ()
-    thread_data_s_R = _thread_data_s(table, found, witnesses)
-    if thread_data_s_R is not None:
-        kept = without_common_waits(stragglers, rows, thread_data_s_R)
-    if witnesses.loaders_without_reserve is not None:
-        kept, waits_alike = without_loaders_alike(
-            kept, rows, found.cycle_K, witnesses.loaders_without_reserve
-        )
-    if len(kept) == len(stragglers):
-        return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking, stopped)
-    loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
-    return _Lateness(kept, loss_K, waits_alike, lacking, stopped)
-
-
-def _thread_data_s(table: StepTable, found: Window, witnesses: Witnesses) -> Floats | None:
-    """Of the window's steps alone: before its loader fell behind a rank's thread waited as little as the others'."""
-    if witnesses.thread_data_s is None or not found.present.size:
-        return None
-    return witnesses.thread_data_s(int(table.step_of(found.present[0])))
-
-
 def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:
     """Seconds a step that each rank waits for data, of loaders alike: they take the step, whoever waits for them."""
     step_s = float(barrier.cycle_K.mean()) if barrier.cycle_K.size else 0.0
@@ -532,40 +403,6 @@ def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> I
     candidates = rows.tolist() if rows.size else range(steady.num_ranks)
     kept = [row for row in candidates if row not in late_rows and steady.present_RK[row].all()]
     return np.array(kept, dtype=np.int64)
-
-
-def _wanderers(table: StepTable, found: Wandering | None, rows: Ints, columns: Ints) -> Wanderers | None:
-    if found is None:
-        return None
-    late_RK = np.zeros((rows.size, columns.size), dtype=np.bool_)
-    late_RK[found.culprits] = found.late_CK
-    phases = {name: values[np.ix_(rows, columns)] for name, values in phases_before_barrier(table).items()}
-    shares = phase_shares(phases, late_RK)
-    phase = max(shares, key=lambda name: shares[name], default=None)
-    return Wanderers(
-        found=found,
-        ranks=tuple(table.ranks[row] for row in rows[found.culprits].tolist()),
-        since_step=table.step_of(columns[found.since]) if found.since else None,
-        phase=phase,
-        cover=shares[phase] if phase is not None else 0.0,
-    )
-
-
-def _without(
-    found: Wandering | None, steady: StepTable, barrier: Barrier, rows: Ints, start: int
-) -> tuple[StepTable, Barrier]:
-    """The window as if no lateness wandered: what is left is lost by all alike."""
-    if found is None:
-        return steady, barrier
-    culprits, work_RK = rows[found.culprits], barrier.work_RK.copy()
-    work_RK[culprits] = found.healed_CK[:, start:]
-    phase_s_PRK = steady.phase_s_PRK.copy()
-    wait_RK = phase_s_PRK[PHASE_INDEX["data_wait"]]
-    late_RK = np.zeros(wait_RK.shape, dtype=np.bool_)
-    late_RK[culprits] = found.late_CK[:, start:]
-    usual_RK = np.broadcast_to(column_median(np.where(late_RK, np.nan, wait_RK)), wait_RK.shape)
-    phase_s_PRK[PHASE_INDEX["data_wait"]] = np.where(late_RK, np.fmin(wait_RK, usual_RK), wait_RK)
-    return replace(steady, phase_s_PRK=phase_s_PRK), replace(barrier, work_RK=work_RK)
 
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:

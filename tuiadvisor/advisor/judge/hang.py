@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.causes.cause import Measured
-    from tuiadvisor.metrics.diagnosis import WasStopped
     from tuiadvisor.metrics.hang.asked_recorder import Asked
+    from tuiadvisor.metrics.lateness.witnesses import WasStopped
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import RankRow
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.what_if import Gain, gain
+from tuiadvisor.metrics.window.rotating import MAX_SHARE_OF_ONE
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
-MAX_SHARE_OF_ONE: Final = 0.7  # of the loss, as in rotating: more is one rank's
 LARGE: Final = 0.5  # of the largest loss of a step; chosen: smaller ones are the small collections in between
 MIN_EVENTS: Final = 4  # steps in which the others waited: fewer are pauses
 

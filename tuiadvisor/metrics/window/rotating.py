@@ -28,7 +28,7 @@ MIN_EXCESS_SHARE: Final = 0.05  # of the step
 NUM_NOISE_SIGMAS: Final = 2.0  # of a single step: five of the middle of nine
 MIN_CULPRITS: Final = 3  # or both of two ranks: fewer are stragglers that come and go
 MIN_HANDOVERS: Final = 3  # one rank after another once is a fault that has moved
-MAX_SHARE_OF_ONE: Final = 0.7  # of the loss
+MAX_SHARE_OF_ONE: Final = 0.7  # of the loss: more is one rank's
 MIN_PART: Final = (
     0.1  # of the loss of the one that has most: a rank that was last by chance for a moment has less
 )

@@ -1,0 +1,117 @@
+"""Who is late in a window, who is kept from running, and whose wait for data is all ranks' own.
+
+In: a table's window, its barriers, the witnesses.  Out: Lateness: stragglers with their causes and what they cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.metrics.lateness.late_ranks import (
+    LateRank,
+    with_causes,
+    with_work_spread,
+    without_common_waits,
+    without_loaders_alike,
+)
+from tuiadvisor.metrics.lateness.off_core import (
+    PAST_S,
+    SETTLED_S,
+    HeldRank,
+    held_ranks,
+    is_stopped,
+    lacks_core,
+    with_time_off_core,
+)
+from tuiadvisor.metrics.lateness.stragglers import find_stragglers
+from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.lateness.off_core import OffCoreOf
+    from tuiadvisor.metrics.lateness.witnesses import Witnesses
+    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.metrics.window.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Who is late in a window."""
+
+    stragglers: tuple[LateRank, ...]
+    loss_K: Floats  # what these cost together
+    waits_alike: tuple[LateRank, ...]  # late in data, but for loaders no slower than the others'
+    lacking: tuple[int, ...]  # rows, as `lacks_core`
+    stopped: tuple[int, ...]  # rows, as `is_stopped`
+
+
+def find_lateness(
+    table: StepTable, found: Window, barrier: Barrier, witnesses: Witnesses, *, on_accelerator: bool
+) -> Lateness:
+    """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
+    rows, regime = found.rows, found.regime
+    lacking_R, stopped_R = _kept_waiting(found, witnesses.off_core) or (np.zeros(rows.size),) * 2
+    lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
+    surely_R = np.maximum(lacking_R, stopped_R)
+    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R)
+    stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=on_accelerator)
+    stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
+    past = found.work_RK, found.cycle_K
+    stragglers = with_time_off_core(stragglers, rows, barrier, witnesses.off_core, past)
+    kept = stragglers
+    waits_alike: tuple[LateRank, ...] = ()
+    thread_data_s_R = thread_data_s(table, found, witnesses)
+    if thread_data_s_R is not None:
+        kept = without_common_waits(stragglers, rows, thread_data_s_R)
+    if witnesses.loaders_without_reserve is not None:
+        kept, waits_alike = without_loaders_alike(
+            kept, rows, found.cycle_K, witnesses.loaders_without_reserve
+        )
+    if len(kept) == len(stragglers):
+        return Lateness(stragglers, loss_K - less_K, waits_alike, lacking, stopped)
+    loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
+    return Lateness(kept, loss_K, waits_alike, lacking, stopped)
+
+
+def thread_data_s(table: StepTable, found: Window, witnesses: Witnesses) -> Floats | None:
+    """Of the window's steps alone: before its loader fell behind a rank's thread waited as little as the others'."""
+    if witnesses.thread_data_s is None or not found.present.size:
+        return None
+    return witnesses.thread_data_s(int(table.step_of(found.present[0])))
+
+
+def _kept_waiting(found: Window, off_core: OffCoreOf | None) -> tuple[Floats, Floats] | None:
+    """`lacks_core` and `is_stopped` of each row that is compared; None where nobody counts."""
+    if off_core is None or not found.rows.size or not found.cycle_K.size:
+        return None
+    # Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
+    left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
+    begin = min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
+    cycle_K = found.cycle_K[begin:]
+    seen = off_core(float(cycle_K.sum()))
+    work_RK, seen_of_each = found.work_RK[:, begin:], [seen[row] for row in found.rows.tolist()]
+    return lacks_core(work_RK, cycle_K, seen_of_each), is_stopped(work_RK, cycle_K, seen_of_each)
+
+
+def find_held(
+    table: StepTable, found: Window, window: Barrier, late: Lateness, off_core: OffCoreOf | None
+) -> tuple[HeldRank, ...]:
+    """Who is kept from running, of whom lateness alone does not tell. window: its steps.
+
+    On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
+    whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps.
+    """
+    span_s = max(float(window.cycle_K.sum()), min(float(found.cycle_K.sum()), SETTLED_S))
+    if off_core is None or span_s <= 0 or (found.rows.size > 1 and not (late.lacking or late.stopped)):
+        return ()
+    held = held_ranks(off_core(span_s), span_s)
+    if found.rows.size <= 1:  # who does not keep pace is not waited for
+        left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
+        columns = found.columns[left_s_K <= span_s]
+        return tuple(one for one in held if keeps_pace(table, columns, one.row))
+    named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
+    kept_waiting = {*late.lacking, *late.stopped} - named
+    return tuple(one for one in held if one.row in kept_waiting)
