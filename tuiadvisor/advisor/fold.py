@@ -85,7 +85,8 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.views.run_view import CollectiveRow, DeviceView, Trend, Verdict
+    from tuiadvisor.views.restart import Restart
+    from tuiadvisor.views.run_view import CollectiveRow, DeviceView, RankRow, Trend, Verdict
     from tuiadvisor.views.stall import Stall
     from tuiadvisor_rules.loader import Rule
 
@@ -101,6 +102,12 @@ class _Concluded(NamedTuple):
     hang: list[Judged]
     stalled: Stall | None
     died: tuple[str, ...]
+
+    def verdict(self, waiting: Restart | None) -> Verdict:
+        """What is said first: of a job that stands or has lost ranks, that. waiting: the newest restart."""
+        return with_restart(
+            with_deaths(stands_still(self.hang[0]) if self.hang else self.found, self.died), waiting
+        )
 
 
 class Advisor(Intake):
@@ -157,62 +164,48 @@ class Advisor(Intake):
     def _view(self, steps: tuple[int | None, int] | None, seen_alone: Seen | None = None) -> RunView:
         """seen_alone: of a stretch, whose picture has nothing of what ranks do at this moment."""
         seen = seen_alone or self._seen(steps)
-        diagnosis, missing = seen.diagnosis, seen.missing
-        judged, found, hang, stalled, died = self._concluded(seen, with_now=steps is None)
+        diagnosis = seen.diagnosis
+        said = self._concluded(seen, with_now=steps is None)
+        accounted = goodput(None if seen.why_blind else diagnosis, said.judged)
         last_steps = self._last_steps(steps)
-        accounted = goodput(None if seen.why_blind else diagnosis, judged)
-        named = stragglers(diagnosis, judged)
-        stages = self.chunks.stages
-        rows = with_devices(
-            rank_rows(
-                diagnosis,
-                self.roster.ranks,
-                last_steps,
-                named_ranks(judged),
-                stages,
-                with_now=seen_alone is None,
-            ),
-            seen.devices,
-        )
-        rows = with_stall(rows, stalled)
+        rows = self._rows(seen, said, last_steps, with_now=seen_alone is None)
         probe = probe_work(diagnosis, self.roster.ranks.values())
         over = ended(self.roster)
         begun = restarts(
             self.roster, self.store, steps[1] if steps else None, with_now=steps is None and not over
         )
-        waiting = begun[-1] if begun else None
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
-            window=window(diagnosis, _why_undecided(found, seen)),
+            window=window(diagnosis, _why_undecided(said.found, seen)),
             step=seen.step,
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
-            stragglers=named,
+            stragglers=stragglers(diagnosis, said.judged),
             ranks=rows,
-            groupings=groupings(rows, stages, self.roster.replicas()),
+            groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            findings=tuple(with_burst_wanted(one, probe) for one in with_processes(judged, self.roster)),
-            verdict=with_restart(with_deaths(stands_still(hang[0]) if hang else found, died), waiting),
+            findings=tuple(with_burst_wanted(one, probe) for one in with_processes(said.judged, self.roster)),
+            verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
             wall=None
             if steps is not None
-            else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(hang)),
-            trend=self._trend(seen, marks(judged, diagnosis, begun)),
+            else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(said.hang)),
+            trend=self._trend(seen, marks(said.judged, diagnosis, begun)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=seen.rank_devices,
             links=seen.links,
             placements=seen.placements,
-            unknown=unknowns(diagnosis, self.roster, missing, seen),
-            losses=losses(self.roster, self.store, self.num_bad_frames, missing),
+            unknown=unknowns(diagnosis, self.roster, seen.missing, seen),
+            losses=losses(self.roster, self.store, self.num_bad_frames, seen.missing),
             probe_cost=probe.cost if probe else None,
             num_frames=self.num_frames,
             event_time_s=self.roster.event_time_s(),
             last_step=max(last_steps.values(), default=None),
             ended=over,
             what_if=what_if(diagnosis),
-            prospects=prospects(judged, seen.exchange.view, seen.step.mean_s),
+            prospects=prospects(said.judged, seen.exchange.view, seen.step.mean_s),
             probe=probe,
             device=of_job(seen.devices),
             pipeline=seen.pipeline,
@@ -226,7 +219,7 @@ class Advisor(Intake):
             imported=self.roster.header.imported,
             traced=self.roster.header.traced,
             alloc_retries=self.roster.host_use.num_alloc_retries if self.on_device else None,
-            stall=stalled,
+            stall=said.stalled,
             step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
             captured=captured(seen.table),
             restarts=begun,
@@ -234,6 +227,16 @@ class Advisor(Intake):
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
             cards=stack_cards(self.roster.stack_looks.newest_first()) if steps is None else (),
         )
+
+    def _rows(
+        self, seen: Seen, said: _Concluded, last_steps: dict[int, int], *, with_now: bool
+    ) -> tuple[RankRow, ...]:
+        """A row a rank, with its device and what it stands in."""
+        ranks, stages = self.roster.ranks, self.chunks.stages
+        rows = rank_rows(
+            seen.diagnosis, ranks, last_steps, named_ranks(said.judged), stages, with_now=with_now
+        )
+        return with_stall(with_devices(rows, seen.devices), said.stalled)
 
     def _concluded(self, seen: Seen, *, with_now: bool) -> _Concluded:
         """What is said of the window; with_now: also of this moment, in which the job may hang or ranks have died."""
