@@ -245,13 +245,13 @@ class Walk:
 
     def _scripted(self, module: Any, marks: int) -> None:
         """A module whose parts are not Python's own: its parameters in one list."""
+        self.facts["scripted"] = True
         for number, (label, parameter) in enumerate(module.named_parameters()):
             if number >= MAX_SCRIPTED:
                 self.sums["not_looked_at"] += 1
                 return
             last = label.rpartition(".")[2]
             self._parameter(module, last, parameter, EMBEDDING if "emb" in label else MATRIX, marks)
-        self.facts["scripted"] = True
 
     # --- what a module is
 
