@@ -60,6 +60,8 @@ def test_capture_sentence_tells_overlap_place_and_cost() -> None:
     assert "21 ms pause" in said
     document["per_rank"][0]["overlap"] = None
     assert "overlap unknown" in _capture_sentence(document)
+    document["per_rank"] = [{"rank": None, "overlap": 0.254}]  # a trace that does not say of which rank it is
+    assert "overlap unknown; trace in d/rank2.json" in _capture_sentence(document)
 
 
 def test_stacks_sentence_tells_where_and_what_is_waited_for() -> None:

@@ -51,7 +51,7 @@ class Subcommand:
         raw = self._answer.read(MAX_ANSWER_BYTES)
         try:
             self.sentence = self._summary(orjson.loads(raw))
-        except (orjson.JSONDecodeError, KeyError, TypeError, IndexError):
+        except (ValueError, KeyError, TypeError, IndexError):  # no JSON, or none of what was asked for
             self._complaint.seek(0)
             lines = self._complaint.read(1 << 16).decode(errors="replace").strip().splitlines()
             self.sentence = lines[-1] if lines else f"it ended with exit code {self._process.returncode}"
@@ -97,7 +97,7 @@ def _capture_sentence(document: dict[str, Any]) -> str:
     (entry,) = document["capture"]["ranks"]
     if not entry["file"]:
         return f"no trace of rank {entry['rank']}: {entry['why']}"
-    row = next(row for row in document["per_rank"] if row["rank"] == entry["rank"])
+    row = next((row for row in document["per_rank"] if row["rank"] == entry["rank"]), {"overlap": None})
     overlap = (
         "overlap unknown"
         if row["overlap"] is None
