@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_time import FakeTime
 
 from tuiadvisor.agent import agent as agents
 from tuiadvisor.agent.agent import ALL_ENDED_NS, NS, PUSH_OUT_S, RESTART_NS, Agent, AgentConfig
@@ -73,34 +74,13 @@ class Link:
         self.is_over = True
 
 
-class Clock:
-    """Time that passes while somebody waits."""
-
-    def __init__(self) -> None:
-        self.now_ns = 1000 * NS
-        self.at: list[tuple[int, Callable[[], object]]] = []
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    time_ns = thread_time_ns = monotonic_ns
-
-    def sleep(self, seconds: float) -> None:
-        self.pass_by(round(seconds * NS))
-
-    def pass_by(self, duration_ns: int) -> None:
-        self.now_ns += duration_ns
-        for one in [one for one in self.at if one[0] <= self.now_ns]:
-            self.at.remove(one)
-            one[1]()
-
-    def after(self, seconds: float, do: Callable[[], object]) -> None:
-        self.at.append((self.now_ns + round(seconds * NS), do))
+class Clock(FakeTime):
+    """That passes where descriptors are waited for, too."""
 
     def poll(self) -> Any:
         """select.poll()."""
         return SimpleNamespace(
-            poll=lambda ms: (self.pass_by(round(ms * 1e6)), [])[1],
+            poll=lambda ms: (self.sleep(ms / 1000), [])[1],
             register=lambda *_: None,
             unregister=lambda _: None,
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from fake_time import FakeTime
 
 from tuiadvisor.agent import flight_recorder, procfs, question, stack_samples, stacks
 from tuiadvisor.agent.discovery import RankProcess
@@ -32,16 +33,13 @@ class Process:
     looks: int = 0
     refuses: Exception | None = None
     calls: list[str] = field(default_factory=list)
-    now_s: float = 0.0
+    time: FakeTime = field(default_factory=lambda: FakeTime(0.0))
 
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        """Between two looks."""
-        self.now_s += seconds
+    def looked_at(self) -> None:
+        """One more of our looks was in vain."""
         self.looks -= 1
         self.write()
+        self.time.after(question.LOOK_S, self.looked_at)
 
     def write(self) -> None:
         if self.looks <= 0 and self.folder.exists():
@@ -68,7 +66,8 @@ Begin = Callable[..., Process]
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     def begun(**more: Any) -> Process:
         made = Process(tmp_path / "asked", **more)
-        monkeypatch.setattr(question, "time", made)
+        made.time.after(question.LOOK_S, made.looked_at)
+        monkeypatch.setattr(question, "time", made.time)
         monkeypatch.setattr(question, "new_folder", made.made)
         monkeypatch.setattr(question, "inject", made.take)
         monkeypatch.setattr(question, "standalone_code", lambda stem, call: f"{stem}.{call}")
@@ -108,7 +107,7 @@ def test_who_does_not_answer_is_given_up(begin: Begin) -> None:
     process = begin()
     with pytest.raises(FailureError, match=HELD), question.asked(own(), "report", patience_s=7.0):
         pass
-    assert 7.0 == pytest.approx(process.now_s, abs=0.1)
+    assert 7.0 == pytest.approx(process.time.now_s, abs=0.1)
     assert not process.folder.exists()
 
 
@@ -170,7 +169,7 @@ def test_a_rank_is_asked_twice_whether_it_moves(
     """A number that rose meanwhile is of no hang."""
     process = begin()
     numbers = iter((4, second))
-    monkeypatch.setattr(stacks, "time", process)
+    monkeypatch.setattr(stacks, "time", process.time)
     monkeypatch.setattr(stacks, "present_session", lambda _: None)
 
     def take(*_: object) -> None:

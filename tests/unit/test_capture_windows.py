@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from fake_time import NS, FakeTime
 
 from tuiadvisor.agent import capture as capturing
 from tuiadvisor.agent.capture import RankCapture, capture
@@ -19,21 +20,6 @@ from tuiadvisor.agent.session import RingSession
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.phases import PHASES
-
-NS = 10**9
-
-
-@dataclass
-class Clock:
-    """Time that passes by looking."""
-
-    now_ns: int = 1000 * NS
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def sleep(self, seconds: float) -> None:
-        self.now_ns += round(seconds * NS)
 
 
 class Crew:
@@ -99,8 +85,8 @@ class Rank:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTime]:
+    made = FakeTime()
     monkeypatch.setattr(capturing, "time", made)
     monkeypatch.setattr(capturing, "new_folder", lambda process: process.identity.opened())
     monkeypatch.setattr(capturing, "inject", lambda identity, code: identity.take(code))
@@ -165,7 +151,7 @@ def test_a_rank_that_gives_no_trace_says_why(tmp_path: Path, rank: dict[str, Any
     assert not (tmp_path / "a").exists()
 
 
-def test_a_rank_whose_steps_go_on_is_waited_for(tmp_path: Path, clock: Clock) -> None:
+def test_a_rank_whose_steps_go_on_is_waited_for(tmp_path: Path, clock: FakeTime) -> None:
     """Patience counts from the last step that ended."""
     rank = Rank(tmp_path / "a", says=[{"state": "running"}] * 900 + [{"state": "done"}])
     begun_ns = clock.now_ns

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
+from fake_time import FakeTime
 
 from tuiadvisor.app import fleet, live_session
 from tuiadvisor.app.fleet import FIRST_PAUSE_S, LOG, LONGEST_PAUSE_S, SETTLED_S, Limits, hold, open_jobs
@@ -203,36 +204,14 @@ def test_folders_of_commands_that_were_killed_are_removed(process: type[Process]
     assert [alive, link, other] == sorted(tmp_path.glob(f"{FOLDER_PREFIX}*"), key=[alive, link, other].index)
 
 
-class Clock:
-    """Moved by hand."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def time(self) -> float:
-        return self.now_s
-
-    def time_ns(self) -> int:
-        return round(self.now_s * 1e9)
-
-    def strftime(self, _: str) -> str:
-        return f"at-{self.now_s:.0f}"
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    made = FakeTime()
     monkeypatch.setattr(fleet, "time", made)
     return made
 
 
-def test_a_jobs_hub_begins_anew_when_it_ends(process: type[Process], tmp_path: Path, clock: Clock) -> None:
+def test_a_jobs_hub_begins_anew_when_it_ends(process: type[Process], tmp_path: Path, clock: FakeTime) -> None:
     """Sooner where it held for a while, ever later where it does not; each time into another file, with new keys."""
     del process
     hub = fleet.Hub(tmp_path, "node7", ("ann",))
@@ -243,11 +222,11 @@ def test_a_jobs_hub_begins_anew_when_it_ends(process: type[Process], tmp_path: P
     outputs, pauses = [hub.output], []
     (tmp_path / "viewer-gone").write_text("a key of before")
     for held_s in (1.0, 1.0, SETTLED_S + 1, *[1.0] * 9):
-        clock.now_s += held_s
+        clock.sleep(held_s)
         Process.made[-1].returncode, begun_s, num = 1, clock.now_s, len(Process.made)
         while len(Process.made) == num:
             hub.look()
-            clock.now_s += 0.25
+            clock.sleep(0.25)
         pauses.append(round(clock.now_s - 0.25 - begun_s, 1))
         outputs.append(hub.output)
     assert [2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S, FIRST_PAUSE_S, 2 * FIRST_PAUSE_S] == pauses[:4]
@@ -258,7 +237,7 @@ def test_a_jobs_hub_begins_anew_when_it_ends(process: type[Process], tmp_path: P
 
 
 def test_a_hub_that_cannot_be_started_is_tried_again(
-    process: type[Process], tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    process: type[Process], tmp_path: Path, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk may pass."""
     hub = fleet.Hub(tmp_path, "")
@@ -271,13 +250,13 @@ def test_a_hub_that_cannot_be_started_is_tried_again(
     monkeypatch.setattr(fleet.subprocess, "Popen", process)
     hub.look()
     assert [] == Process.made
-    clock.now_s += 2 * FIRST_PAUSE_S
+    clock.sleep(2 * FIRST_PAUSE_S)
     hub.look()
     assert 1 == len(Process.made)
 
 
 def test_a_fleet_holds_its_jobs_until_it_is_interrupted(
-    process: type[Process], tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    process: type[Process], tmp_path: Path, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is beyond the limits goes meanwhile and is told; then each hub is asked to end, and ended if it does not."""
     process.ends_when_asked = False
@@ -288,12 +267,10 @@ def test_a_fleet_holds_its_jobs_until_it_is_interrupted(
     os.utime(old, (0, 0))
     said: list[str] = []
 
-    def interrupted(seconds: float) -> None:
-        clock.now_s += seconds
-        if clock.now_s > 1002:
-            raise KeyboardInterrupt
+    def interrupt() -> None:
+        raise KeyboardInterrupt
 
-    clock.sleep = interrupted  # type: ignore[method-assign]
+    clock.after(2.0, interrupt)
     with pytest.raises(KeyboardInterrupt):
         hold(tmp_path, {"a": (), "b": ()}, "", Limits(age_s=100.0), said.append)
     assert [f"removed {old}: beyond what is kept"] == said

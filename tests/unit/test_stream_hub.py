@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import zmq
+from fake_time import FakeTime
 from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
@@ -25,22 +26,6 @@ from tuiadvisor.stream.link import AgentLink
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.source import LiveSource
 from tuiadvisor.stream.voice import make_voice, speak
-
-
-@dataclass
-class Clock:
-    """Stands unless it is moved."""
-
-    now_s: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def monotonic_ns(self) -> int:
-        return round(self.now_s * 1e9)
-
-    def time_ns(self) -> int:
-        return round(self.now_s * 1e9)
 
 
 @dataclass
@@ -141,8 +126,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    made = FakeTime()
     monkeypatch.setattr(hubs, "time", made)
     return made
 
@@ -197,15 +182,15 @@ def test_a_burst_is_written_in_pieces(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert list(range(10)) == [one.seq for one in bench.end() if one.source == "h/1/2"]
 
 
-def test_who_is_not_heard_is_told_and_its_return(bench: Bench, clock: Clock) -> None:
+def test_who_is_not_heard_is_told_and_its_return(bench: Bench, clock: FakeTime) -> None:
     """Not after a stop of the hub itself: agents only seem silent then."""
     bench.begin()
     bench.hub._tick()
     bench.pushed(frame(0))
-    clock.now_s += 60
+    clock.sleep(60)
     bench.hub._tick()
     assert [] == bench.told("agent silent")
-    clock.now_s += TICK_S
+    clock.sleep(TICK_S)
     bench.hub._tick()
     bench.hub._tick()  # not twice within a second
     bench.pushed(frame(1))
@@ -215,7 +200,7 @@ def test_who_is_not_heard_is_told_and_its_return(bench: Bench, clock: Clock) -> 
 
 
 def test_a_disk_that_takes_nothing_loses_frames_not_the_hub(
-    bench: Bench, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again each second, and how many were lost stands before what follows."""
     bench.begin()
@@ -230,7 +215,7 @@ def test_a_disk_that_takes_nothing_loses_frames_not_the_hub(
     bench.pushed(frame(1))  # within the second: not tried
     assert [1] == tries
     assert "no space left" == bench.hub._note
-    clock.now_s += 1.5
+    clock.sleep(1.5)
     monkeypatch.setattr(bench.hub._writer, "append", append)
     bench.pushed(frame(2))
     assert "" == bench.hub._note
