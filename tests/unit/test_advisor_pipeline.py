@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_pipeline import MS, Pipeline, frames, pipeline_run
 from synthetic_run import Job, above_info, final_view, folded
+from test_advisor_hostile import all_finite
 
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.events import EVENT_NAMES
@@ -239,19 +239,8 @@ def test_hostile_events_never_raise(hostile: list[tuple[int, ...]], odd: list[tu
     if rows:
         sequence.insert(3, Frame(FrameKind.EVENTS, "node0/1/1", 99, 10**9, pack_columns(rows, EVENT_NAMES)))
     view = folded(sequence).view()
-    _finite(dataclasses.asdict(view))
+    all_finite(dataclasses.asdict(view))
     document(view)
-
-
-def _finite(value: object) -> None:
-    if isinstance(value, float):
-        assert math.isfinite(value)
-    elif isinstance(value, dict):
-        for entry in value.values():
-            _finite(entry)
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            _finite(entry)
 
 
 def test_goodput_counts_what_the_stages_wait_for_each_other() -> None:
