@@ -38,8 +38,9 @@ from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
+from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS
 from tuiadvisor.advisor.cluster.ends import deaths
-from tuiadvisor.advisor.cluster.membership import GONE, LAST_SAMPLE_NS
+from tuiadvisor.advisor.cluster.membership import GONE
 from tuiadvisor.advisor.detail.device_times import of_job, paces
 from tuiadvisor.advisor.detail.threads_beside import (
     data_s_in,

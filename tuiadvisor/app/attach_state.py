@@ -10,7 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.membership import NO_STEP, STEPLESS
+from tuiadvisor.advisor.cluster.membership import STEPLESS
+from tuiadvisor.advisor.cluster.unwatched import NO_STEP
 from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
 from tuiadvisor.errors import one_line
 

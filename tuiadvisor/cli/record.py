@@ -8,7 +8,7 @@ import time
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.membership import NO_STEP
+from tuiadvisor.advisor.cluster.unwatched import NO_STEP
 from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.background import run_in_background

@@ -11,10 +11,19 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer
+from tuiadvisor.causes.facts import Crowd
+from tuiadvisor.metrics.lateness.off_core import least_throttled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tuiadvisor.advisor.cluster.off_core import Outside
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
+# Chosen: others' work comes and goes within seconds, and what is said of the hosts should not go with it.
+LEAST_CROWD_S: Final = 15.0
+LAST_SAMPLE_NS: Final = 1_000_000_000  # one a second: the one after the last step still tells of it
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 3  # a look at one moment is chance
 MAX_HOSTS: Final = 1 << 13
@@ -64,3 +73,27 @@ def typical_wait(shares: Sequence[float | None]) -> float | None:
     """Median over ranks; None unless most of them are known."""
     known = [share for share in shares if share is not None]
     return median(known) if known and 2 * len(known) >= len(shares) else None
+
+
+def crowd(diagnosis: Diagnosis, queues: RunQueues, outside: Outside) -> Crowd:
+    """How crowded the hosts of these ranks were over the window, or the last seconds where that is shorter.
+
+    A window begins anew wherever the job changes its pace, which others' work makes it do: not to be asked then
+    would be to blame loader or network for what the hosts do. What they do once the last step has ended, as while a
+    new process starts, is nothing that a step waited for.
+    """
+    last_s = max(float(diagnosis.steady_barrier.cycle_K.sum()), LEAST_CROWD_S)
+    table = diagnosis.table
+    stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
+    ends_ns = table.last_end_ns_R[::stride] + LAST_SAMPLE_NS
+    until_ns: dict[str, int] = {}
+    for host, end_ns in zip(table.hosts[::stride], ends_ns.tolist(), strict=True):
+        until_ns[host] = max(end_ns, until_ns.get(host, 0))
+    seen = outside.seen(table.ranks[::stride], last_s, ends_ns.tolist())
+    return Crowd(
+        queues.ready_per_core(until_ns, last_s),
+        typical_wait([one.wait for one in seen]),
+        # The limit of one rank is its own matter: what is said of all holds for those that feel it least.
+        least_throttled(seen),
+        min((one.limit_cores for one in seen if one.limit_cores is not None), default=None),
+    )

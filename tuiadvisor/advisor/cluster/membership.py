@@ -6,16 +6,16 @@ Time is the frames' own: the reader's clock is never asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
+from tuiadvisor.advisor.cluster.agents import Agent, event_time_s, silent
+from tuiadvisor.advisor.cluster.crowding import RunQueues, crowd
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
 from tuiadvisor.advisor.cluster.ends import deaths, in_short
-from tuiadvisor.advisor.cluster.host_clocks import NOT_READY, HostClocks
+from tuiadvisor.advisor.cluster.host_clocks import HostClocks
 from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.advisor.cluster.memory import MemoryUse
@@ -30,45 +30,22 @@ from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.run_header import RunHeader
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
-from tuiadvisor.causes.cause import rank_words
-from tuiadvisor.causes.facts import Crowd
-from tuiadvisor.metrics.lateness.off_core import least_throttled
+from tuiadvisor.advisor.cluster.unwatched import left_out, unplaced
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
+    from tuiadvisor.causes.facts import Crowd
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.stream.frames import Frame
     from tuiadvisor.views.run_view import HostRow
 
-SILENT_AFTER_NS: Final = 5_000_000_000
 MAX_SOURCES: Final = 1 << 14
 OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
 MAX_NOTES: Final = 12
-MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
-# Chosen: others' work comes and goes within seconds, and what is said of the hosts should not go with it.
-LEAST_CROWD_S: Final = 15.0
-LAST_SAMPLE_NS: Final = 1_000_000_000  # one a second: the one after the last step still tells of it
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 STEPLESS: Final = "no step is measured"
-NO_STEP: Final = "attached, but no training step was seen"
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
-
-
-@dataclass(slots=True)
-class Agent:
-    """One source of frames."""
-
-    source: str
-    host: str
-    number: int = 0  # no other source of this fold has it
-    next_seq: int | None = None
-    first_ns: int = 0
-    last_ns: int = 0
-    wall_shift_ns: int | None = None  # add to its clock to read the wall clock
-    bye: str | None = None
-    silent: str | None = None  # what the hub says while it is not heard
-    owned: set[int] = field(default_factory=set)  # ranks it speaks for
 
 
 class Roster:
@@ -312,7 +289,7 @@ class Roster:
         self._clocks(agent, payload)
         self.driver = text(payload, "driver") or self.driver
         self.placements.greet(agent.host, payload)
-        self.left_out[agent.source] = _left_out(payload, agent.host)
+        self.left_out[agent.source] = left_out(payload, agent.host)
         agent.owned = set()  # it replaces the former one: what it no longer names is let go
         ended = self._how_ended(payload)
         for entry in objects(payload, "ranks"):
@@ -338,7 +315,7 @@ class Roster:
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         now_ns = integer(payload, "mono_ns")
-        self.unplaced[agent.source] = _unplaced(payload, self.unplaced.get(agent.source, ()))
+        self.unplaced[agent.source] = unplaced(payload, self.unplaced.get(agent.source, ()))
         for entry in objects(payload, "ranks"):
             facts = self._facts(agent, entry)
             if facts is not None:
@@ -396,97 +373,17 @@ class Roster:
         return min(shares, default=None)
 
     def crowd(self, diagnosis: Diagnosis) -> Crowd:
-        """How crowded the hosts of these ranks were over the window, or the last seconds where that is shorter.
-
-        A window begins anew wherever the job changes its pace, which others' work makes it do: not to be asked then
-        would be to blame loader or network for what the hosts do. What they do once the last step has ended, as while a
-        new process starts, is nothing that a step waited for.
-        """
-        last_s = max(float(diagnosis.steady_barrier.cycle_K.sum()), LEAST_CROWD_S)
-        table = diagnosis.table
-        stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
-        ends_ns = table.last_end_ns_R[::stride] + LAST_SAMPLE_NS
-        until_ns: dict[str, int] = {}
-        for host, end_ns in zip(table.hosts[::stride], ends_ns.tolist(), strict=True):
-            until_ns[host] = max(end_ns, until_ns.get(host, 0))
-        seen = self.outside.seen(table.ranks[::stride], last_s, ends_ns.tolist())
-        return Crowd(
-            self.run_queues.ready_per_core(until_ns, last_s),
-            typical_wait([one.wait for one in seen]),
-            # The limit of one rank is its own matter: what is said of all holds for those that feel it least.
-            least_throttled(seen),
-            min((one.limit_cores for one in seen if one.limit_cores is not None), default=None),
-        )
+        """How crowded the hosts of these ranks were over the window."""
+        return crowd(diagnosis, self.run_queues, self.outside)
 
     def newest_ns(self) -> dict[str, int]:
         """Latest frame time of each agent on a common clock: the wall where known, else the host's own."""
-        return {a.source: a.last_ns + (a.wall_shift_ns or 0) for a in self.agents.values()}
+        return {agent.source: agent.newest_ns for agent in self.agents.values()}
 
     def silent_agents(self) -> dict[str, float | None]:
         """Sources not heard although others are, with the seconds where they can be known."""
-        result: dict[str, float | None] = {}
-        newest, newest_of_host, newest_by_wall = self.newest_ns(), dict[str, int](), 0
-        for agent in self.agents.values():
-            its = newest[agent.source]
-            newest_of_host[agent.host] = max(its, newest_of_host.get(agent.host, its))
-            if agent.wall_shift_ns is not None:
-                newest_by_wall = max(newest_by_wall, its)
-        for agent in self.agents.values():
-            if agent.bye is not None:
-                continue
-            if agent.silent is not None:
-                result[agent.source] = None
-                continue
-            by_host = newest_of_host[agent.host]
-            latest = by_host if agent.wall_shift_ns is None else max(by_host, newest_by_wall)
-            behind = latest - newest[agent.source]
-            if behind > SILENT_AFTER_NS:
-                result[agent.source] = behind / 1e9
-        return result
+        return silent(self.agents.values())
 
     def event_time_s(self) -> float | None:
         """Seconds between the first and the latest frame of any agent."""
-        seen = [a for a in self.agents.values() if a.last_ns]
-        if not seen:
-            return None
-        if all(a.wall_shift_ns is not None for a in seen):
-            first = min(a.first_ns + (a.wall_shift_ns or 0) for a in seen)
-            return max((max(a.last_ns + (a.wall_shift_ns or 0) for a in seen) - first) / 1e9, 0.0)
-        return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
-
-
-def _left_out(payload: Payload, host: str) -> str:
-    """What to say of ranks that run beside those that were named; empty without any."""
-    ranks = [integer(entry, "rank") for entry in objects(payload, "left_out")]
-    pids = [pid for entry in objects(payload, "job_pids") if (pid := integer(entry, "pid")) is not None]
-    if not ranks or not pids:
-        return ""
-    known = tuple(sorted({rank for rank in ranks if rank is not None}))
-    many = len(ranks) > 1
-    who = rank_words(known) if len(known) == len(ranks) else f"{len(ranks)} further rank{'s' * many}"
-    return (
-        f"{who} of the same job run{'s' * (not many)} on {host}, too, and {'are' if many else 'is'} not watched: "
-        f"--pid {' '.join(map(str, pids))} names all"
-    )
-
-
-def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
-    """Why processes of a STATUS frame that have no rank number are not watched, each reason once.
-
-    former: what was said before; it stays where a probe was taken out again without a step.
-    """
-    reasons: list[str] = []
-    for entry in objects(payload, "ranks"):
-        state = text(entry, "state")
-        if integer(entry, "rank") is not None:
-            continue
-        if state == "live":  # of a training of one process the first step tells that it is one
-            why = text(entry, "no_step")
-            reasons.append(f"not watched yet: {NO_STEP}" + (f": {why}" if why else ""))
-        elif state == "detached":
-            reasons += [one for one in former if NO_STEP in one]
-        elif (why := text(entry, "detail")) and (
-            state in {"waiting_to_attach", "refused"} or why in NOT_READY
-        ):
-            reasons.append(f"not watched: {why}" if state == "refused" else f"not watched yet: {why}")
-    return tuple(dict.fromkeys(reasons))
+        return event_time_s(self.agents.values())
