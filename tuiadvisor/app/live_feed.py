@@ -163,16 +163,21 @@ class LiveFeed(Feed):
                 f"steps before {held[0]:,} are no longer held here: 8 opens the recording (-o FILE), "
                 "in which + and [ reach all of them"
             )
+        if self._answer:
+            self._give_way()
 
     def _look_back(self, command: LooksBack) -> None:
         self.stretch = None
         self._answer = self._lookback.go(command, self.advisor, self.view, is_frozen=self.frozen)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """The answer of a command that has ended, to what is said of what was asked for after it."""
         if self._subcommand is not None and not self._subcommand.is_running:
             self._subcommand = None
 
     def _detail(self, ranks: tuple[int, ...]) -> None:
-        if self._subcommand is not None and not self._subcommand.is_running:
-            self._subcommand = None  # its answer gives way to this one
+        self._give_way()
         if self._request is None:
             self._answer = "these ranks are watched by another session: whoever began it can ask for detail"
             return
@@ -184,8 +189,7 @@ class LiveFeed(Feed):
     def _look_at_stacks(self, rank: int, subject: str) -> None:
         if self._stack_look is not None:
             return  # its answer is on its way, however often one presses
-        if self._subcommand is not None and not self._subcommand.is_running:
-            self._subcommand = None  # its answer gives way to this one
+        self._give_way()
         if self._request is None:
             self._answer = "these ranks are watched by another session: whoever began it can ask for stacks"
         elif self.view is not None and (why := why_no_stacks(self.view, rank)):
