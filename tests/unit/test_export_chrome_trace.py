@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import MS, Fault, Job, elastic, encoded, frames
+from synthetic_run import MS, Fault, Job, elastic, encoded, folded, frames
 
 from tuiadvisor.cli import main
 from tuiadvisor.events import EVENT_COLUMNS
+from tuiadvisor.exporters import chrome_trace
 from tuiadvisor.exporters import survey as survey_module
-from tuiadvisor.exporters.chrome_trace import export_chrome_trace
+from tuiadvisor.exporters.chrome_trace import _Trace, export_chrome_trace
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.slices import ORDER, ROUNDING_NS, lay_out
 from tuiadvisor.phases import PHASES
@@ -247,3 +251,78 @@ def test_reading_by_the_hundred_gives_the_same_trace(
         export_chrome_trace(lambda _: iter(told), path)
         written.append(path.read_bytes())
     assert written[0] == written[1]
+
+
+def written(*does: Callable[[_Trace], object]) -> list[dict[str, Any]]:
+    """The events of a trace to which this was told."""
+    found: Any = SimpleNamespace(
+        advisor=folded(frames(Job(num_ranks=2, num_steps=40))),
+        first_begin_ns={"node0/1/1": 1_000},
+        clock_shift_ns=lambda _: None,
+        host=lambda source: source.partition("/")[0],
+    )
+    file = io.BytesIO()
+    trace = _Trace(found, file)
+    for do in does:
+        do(trace)
+    trace.close()
+    return list(json.loads(file.getvalue())["traceEvents"])
+
+
+def test_a_rank_that_came_back_on_another_host_has_its_name_there_too() -> None:
+    """Threads are named by process: without a name viewers show the bare number."""
+    events = written(*[lambda one, host=host: one._thread(host, 3) for host in ("node0", "node1", "node0")])
+    named = [(one["pid"], one["tid"], one["args"]["name"]) for one in events if one["name"] == "thread_name"]
+    assert [(1, 4, "rank 3"), (2, 4, "rank 3")] == named
+
+
+def test_what_cannot_be_placed_is_left_out() -> None:
+    """Frames that could not be read, events without a beginning, a host without a name or a clock."""
+    told: dict[str, Any] = dict.fromkeys(("rank", "step", "begin_ns", "end_ns", "group", "seq", "num_bytes"))
+    frame: Any = SimpleNamespace(source="node0/1/1", payload={"host": "", "mono_ns": 5, "cpu": 0.5})
+    clockless: Any = SimpleNamespace(source="node0/1/1", payload={"host": "node0", "cpu": 0.5})
+    events = written(
+        lambda one: one.steps(frame, None),
+        lambda one: one.events(frame, None),
+        lambda one: one._event("node0/1/1", "node0", "all_reduce", told | {"rank": 0}),
+        lambda one: one._event("node0/1/1", "node0", "all_reduce", told | {"begin_ns": 9}),
+        lambda one: one.host(frame),
+        lambda one: one.host(clockless),
+    )
+    assert ["process_labels"] == [one["name"] for one in events]
+
+
+def test_a_source_without_steps_begins_at_zero() -> None:
+    """Its clock is no other's, and nothing says where it lies."""
+    sample: Any = SimpleNamespace(
+        source="node9/1/1", payload={"host": "node9", "mono_ns": 10**15, "cpu": 0.5}
+    )
+    (event,) = [one for one in written(lambda one: one.host(sample)) if one["ph"] == "C"]
+    assert (0.0, {"share": 0.5}) == (event["ts"], event["args"])
+
+
+def test_steps_of_which_a_rank_never_comes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest gives way; those that are whole have their arrow, from who waited least to who waited longest."""
+    monkeypatch.setattr(chrome_trace, "MAX_OPEN_STEPS", 2)
+
+    def row(rank: int, step: int, wait_ns: int) -> dict[str, int]:
+        arrive_ns = 1_000_000 * step
+        return {"rank": rank, "step": step, "arrive_ns": arrive_ns, "release_ns": arrive_ns + wait_ns,
+                "duration_ns": 1_000_000}  # fmt: skip
+
+    events = written(
+        *[
+            lambda one, step=step: one._barrier("node0/1/1", "node0", row(0, step, 900_000))
+            for step in range(4)
+        ],
+        *[lambda one, step=step: one._barrier("node0/1/1", "node0", row(1, step, 1_000)) for step in (3, 0)],
+    )
+    arrows = [(one["ph"], one["tid"]) for one in events if one.get("cat") == "barrier"]
+    assert [("s", 2), ("f", 1)] == arrows
+
+
+def test_a_long_trace_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same document, in bounded memory."""
+    whole = written(*[lambda one, rank=rank: one._thread("node0", rank) for rank in range(9)])
+    monkeypatch.setattr(chrome_trace, "BATCH_BYTES", 70)  # also the last event alone is more
+    assert whole == written(*[lambda one, rank=rank: one._thread("node0", rank) for rank in range(9)])

@@ -138,7 +138,7 @@ class _Trace:
         self._next_id = 0
         self._waits: dict[int, _Waits] = {}
         self._hosts: dict[str, int] = {}
-        self._threads: set[int] = set()
+        self._threads: set[tuple[int, int]] = set()
         self._origins: dict[str, int] = {}
         # A rank that nobody recorded may be the last arriver: no arrows then.
         self._num_ranks = (
@@ -335,8 +335,8 @@ class _Trace:
 
     def _thread(self, host: str, rank: int) -> tuple[int, int]:
         pid, tid = self._process(host), rank + 1  # thread 0 is the idle thread for some readers
-        if rank not in self._threads:
-            self._threads.add(rank)
+        if (pid, tid) not in self._threads:  # after a restart a rank may be on another host
+            self._threads.add((pid, tid))
             where = {"ph": "M", "pid": pid, "tid": tid}
             self._put({"name": "thread_name", "args": {"name": f"rank {rank}"}, **where})
             self._put({"name": "thread_sort_index", "args": {"sort_index": rank}, **where})
@@ -355,10 +355,12 @@ class _Trace:
 
     def close(self) -> None:
         """The end of the document; the last event is metadata, so that every other one may end in a comma."""
-        self._put(
-            {"ph": "M", "name": "process_labels", "pid": 1, "args": {"labels": self._view.run.label or "run"}}
-        )
-        self._file.write(b",\n".join(self._buffer) + b"\n]}\n")
+        labels = {"labels": self._view.run.label or "run"}
+        last = orjson.dumps({"ph": "M", "name": "process_labels", "pid": 1, "args": labels})
+        self.written.num_events += 1
+        self._file.write(
+            b",\n".join([*self._buffer, last]) + b"\n]}\n"
+        )  # not by `_put`, which may end in a comma
 
 
 def _origin_ns(found: Survey) -> int:
