@@ -1,12 +1,15 @@
 """A training of gloo ranks that hangs in one of several ways once a file is there: `--hang KIND --when FILE`.
 
 skip: the last rank stays away from an all-reduce; differ: rank 0 broadcasts where the others reduce; pair: rank 1 stays
-away from a collective of ranks 0 and 1; write: rank 0 writes for 15 s while the others wait in a barrier, and goes on.
+away from a collective of ranks 0 and 1; write: rank 0 writes for 15 s while the others wait in a barrier, and goes on;
+leave: the last rank ends by os._exit(0) and a process that it forked keeps its connections; leave-store: likewise,
+where the others wait for it by the store.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +24,15 @@ def stay_away() -> None:
         time.sleep(0.1)
 
 
+def leave() -> None:
+    """Past every exit hook; a child holds our sockets until the job has ended, so that no peer sees them close."""
+    launcher = os.getppid()
+    if os.fork() == 0:
+        while os.path.exists(f"/proc/{launcher}"):  # noqa: PTH110 - forked beside threads: as little as can be
+            time.sleep(0.2)
+    os._exit(0)
+
+
 def hang(kind: str, rank: int, world_size: int, pair: dist.ProcessGroup) -> None:
     """What the rank does in the step in which the job hangs."""
     if kind == "skip" and rank == world_size - 1:
@@ -31,6 +43,12 @@ def hang(kind: str, rank: int, world_size: int, pair: dist.ProcessGroup) -> None
         dist.all_reduce(torch.ones(2), group=pair)
     if kind == "pair" and rank == 1:
         stay_away()
+    if kind.startswith("leave") and rank == world_size - 1:
+        leave()
+    if kind == "leave-store":
+        store = dist.distributed_c10d._get_default_store()
+        while store.add("arrived", 0) < world_size:
+            time.sleep(0.05)
     if kind == "write":
         time.sleep(15 if rank == 0 else 0)
         dist.barrier()

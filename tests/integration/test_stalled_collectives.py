@@ -113,6 +113,26 @@ def test_a_stopped_rank_is_not_asked_and_nobody_else_is_named(tmp_path: Path) ->
         )
 
 
+def test_a_rank_that_left_by_os_exit_is_told_with_its_exit_code(tmp_path: Path) -> None:
+    """Torchrun waits for the others, which wait for it: it was "which rank is missing was not observed"."""
+    with hanging(tmp_path, "leave") as (source, advisor, _, _):
+        view = follow(source, advisor, lambda view: view.stall is not None)
+        assert view.stall is not None
+        assert ((2,), (0, 1), "gone") == (view.stall.missing, view.stall.waiting, view.stall.held)
+        assert "ranks 0 and 1 wait for rank 2, which left with exit code 0 after step " in view.stall.words
+        assert "; ranks 0 and 1 still wait" in view.verdict.sentence
+
+
+@pytest.mark.extended
+def test_a_rank_that_left_is_told_where_the_others_wait_unseen(tmp_path: Path) -> None:
+    """They ask a store in a loop of Python: no hang is seen, but who is gone since when is."""
+    with hanging(tmp_path, "leave-store") as (source, advisor, _, _):
+        view = follow(source, advisor, lambda view: view.verdict.sentence.startswith("No step for "))
+        assert view.stall is None
+        assert " s: rank 2 left with exit code 0 after step " in view.verdict.sentence
+        assert "; ranks 0 and 1 have made no step since" in view.verdict.sentence
+
+
 @pytest.mark.extended
 def test_who_writes_while_the_others_wait_in_a_barrier_is_no_worse_than_late(tmp_path: Path) -> None:
     """15 s without a hook: it has not entered the barrier, which is a warning, and is over when the job goes on."""

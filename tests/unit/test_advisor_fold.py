@@ -300,6 +300,33 @@ def test_who_lost_a_peer_to_a_signal_and_ended_by_an_error_is_not_the_first() ->
     assert "dmesg" in view.verdict.because
 
 
+def test_who_left_before_the_others_raised_is_the_first() -> None:
+    """os._exit(0) in one rank: Gloo raises in the others, which were told as the error that ended the job."""
+    left = {
+        "rank": 1,
+        "state": "exited",
+        "detail": "left with exit code 0 after step 199, without its exit hooks",
+    }
+    failed = {"rank": 0, "state": "exited", "detail": "exited with code 1 after step 199"}
+    steps = frames(Job())
+    view = folded([*steps, status(9_000_000_000, [left]), status(9_200_000_000, [left, failed])]).view()
+    assert view.verdict.sentence.startswith(
+        "Stop: rank 1 left with exit code 0 after step 199, without its exit"
+    )
+    view = folded([*steps, status(9_000_000_000, [failed]), status(9_200_000_000, [left, failed])]).view()
+    assert view.verdict.sentence.startswith(
+        "Stop: rank 0 exited with code 1 after step 199 (1 more rank ended"
+    )
+
+
+def test_ranks_that_are_not_watched_any_more_have_not_ended() -> None:
+    """A recording that is over before its job: it said "all ranks ended, 1 of 4 killed"."""
+    out = [{"rank": rank, "state": "detached", "detail": "probe taken out"} for rank in (0, 1, 3)]
+    dead = {"rank": 2, "state": "killed", "detail": "killed by SIGKILL after step 199"}
+    view = folded([*frames(Job()), status(9_000_000_000, [dead, *out])]).view()
+    assert "no rank is watched any more, 1 of 4 killed" == view.ended
+
+
 def test_who_raises_because_its_peer_was_interrupted_by_hand_is_nobodys_error() -> None:
     """Ctrl-C: Gloo may raise in one rank before its own interrupt is handled."""
     view = _after_deaths(Job(), r0="exited with code 1 after step 199", r1="killed by SIGINT after step 199")

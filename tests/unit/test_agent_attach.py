@@ -513,6 +513,24 @@ def test_rank_killed_while_live_is_killed_with_its_signal(
     assert not Path(probe.codes[0]).exists()
 
 
+def test_a_rank_that_left_by_os_exit_with_code_0_was_not_killed(probe: Probe) -> None:
+    """Its zombie tells the code, its ring the last step; it was "gone: killed, or os._exit"."""
+    code = "import os, sys; sys.stdin.read(); os._exit(0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as leaving:
+        link = RankLink(rank_process(leaving.pid), probe.injector())
+        live(link, probe)
+        probe.is_in(2, 5, 341)
+        assert leaving.stdin is not None
+        leaving.stdin.close()
+        os.waitid(os.P_PID, leaving.pid, os.WEXITED | os.WNOWAIT)
+        assert link.look_for_end()
+        link.end()
+
+        assert RankState.EXITED == link.state
+        assert "left with exit code 0 after step 341, without its exit hooks (os._exit)" == link.detail
+        assert 341 == status_of(link)["step"]
+
+
 @pytest.mark.parametrize(
     ("reason", "state", "words"),
     [

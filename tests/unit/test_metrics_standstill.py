@@ -13,7 +13,9 @@ from tuiadvisor.metrics.hang.detection import (
     OUTSIDE_PATIENCE_S,
     PATIENCE_S,
     STEPS_AFTER_DEATH,
+    Departure,
     RankNow,
+    departure,
     standstill,
 )
 
@@ -103,6 +105,37 @@ def test_the_others_wait_for_a_dead_rank_only_if_they_stopped_with_it(steps_ago:
     assert ((3,) if is_death else (2,)) == found.missing
     assert ((0, 1, 2) if is_death else (0, 1)) == found.waiting
     assert ((2,), (0, 1)) == told([*ranks, replace(dead, state="exited")])
+
+
+LEFT = RankNow(2, "exited", None, None, 119, how_ended="left with exit code 0 after step 119", vanished=True)
+
+
+def test_who_ended_by_itself_is_waited_for_where_all_others_are_seen_to_wait() -> None:
+    """Fewer batches than the others, or os._exit: they are in their next collective for ever."""
+    ranks = places("backward", "comm_exposed")
+    found = standstill([*ranks, LEFT], STEP_S)
+    assert found is not None
+    assert ((2,), True, LEFT.how_ended) == (found.missing, found.is_death, found.how_ended)
+    gone_long_ago = replace(LEFT, step=119 - STEPS_AFTER_DEATH)
+    assert ((), (0, 1)) == told([*places("backward", "backward"), gone_long_ago])
+
+
+@pytest.mark.parametrize("phase", ["checkpoint", "optimizer", "other"])
+def test_who_works_on_at_the_end_of_a_job_waits_for_nobody_who_is_done(phase: str) -> None:
+    """Rank 0 saves the model after all others have ended."""
+    found = standstill([*places(phase, for_s=PATIENCE_S), replace(LEFT, vanished=False)], STEP_S)
+    assert found is None or () == found.missing
+    assert departure([*places(phase), replace(LEFT, vanished=False)], STEP_S) is None
+
+
+def test_a_rank_that_vanished_is_told_though_nobody_sees_what_the_others_wait_in() -> None:
+    """A store, a file, a socket: code without a hook."""
+    ranks = places("other", "other")
+    assert Departure(8.0, 2, LEFT.how_ended, (0, 1)) == departure([*ranks, LEFT], STEP_S)
+    assert departure([*after(ranks, MIN_STILL_S - 0.01), LEFT], STEP_S) is None
+    assert departure([*ranks, LEFT], 8.0 / LONGER_THAN_USUAL + 0.1) is None
+    assert departure([*ranks, replace(LEFT, step=100)], STEP_S) is None
+    assert departure([LEFT], STEP_S) is None
 
 
 def test_a_dead_rank_of_unknown_step_is_waited_for() -> None:

@@ -53,7 +53,7 @@ from tuiadvisor.advisor.intake import Intake
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
-from tuiadvisor.advisor.judge.hang import measured_of, stall, standing, with_stall
+from tuiadvisor.advisor.judge.hang import measured_of, no_step_words, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, pipeline_view
@@ -63,6 +63,7 @@ from tuiadvisor.advisor.judge.verdict import (
     unseen_device,
     verdict,
     with_deaths,
+    with_no_step,
     with_restart,
 )
 from tuiadvisor.advisor.steps.trend import of_devices, of_steps, until
@@ -103,12 +104,12 @@ class _Concluded(NamedTuple):
     hang: list[Judged]
     stalled: Stall | None
     died: tuple[str, ...]
+    no_step: str  # why there is none now, where that is no hang; "" where there are steps, or one of the above is said
 
     def verdict(self, waiting: Restart | None) -> Verdict:
         """What is said first: of a job that stands or has lost ranks, that. waiting: the newest restart."""
-        return with_restart(
-            with_deaths(stands_still(self.hang[0]) if self.hang else self.found, self.died), waiting
-        )
+        first = with_deaths(stands_still(self.hang[0]) if self.hang else self.found, self.died)
+        return with_restart(with_no_step(first, self.no_step), waiting)
 
 
 class Advisor(Intake):
@@ -251,7 +252,9 @@ class Advisor(Intake):
         found = self._verdict(judged, seen)
         if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
             judged = _without_final(judged)
-        return _Concluded(judged, of_import(found, self.roster.header.imported), hang, stalled, died)
+        told = bool(hang or died) or not with_now
+        no_step = "" if told else no_step_words(self.roster, self.store, seen.table)
+        return _Concluded(judged, of_import(found, self.roster.header.imported), hang, stalled, died, no_step)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:
         """Of each rank: its newest, and in a replay none behind the moment that is shown."""

@@ -64,7 +64,8 @@ def status_of(link: RankLink) -> dict[str, object]:
     status: dict[str, object] = {"rank": link.rank, "state": link.state.name.lower(), "detail": link.detail}
     reader, session = link.reader, link.session
     if reader is None or session is None or not session.is_whole(reader.num_bytes):
-        return status
+        # Its records go up to half a second before its end, its last word to the end.
+        return status if link.last_step is None else {**status, "step": _bounded(link.last_step)}
     phase, since_ns, step = reader.now()
     since_ns = link.clock.to_us(since_ns)
     why = link.stepless.of_rank(link.rank)

@@ -6,6 +6,7 @@ Nothing here waits: an injection runs in a thread of its own, and `advance` look
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from dataclasses import replace
@@ -90,7 +91,8 @@ class RankLink:
         self._raw_info = b""
         self._retry_at_ns = 0
         self._began_ns = 0  # of the last attempt
-        self._exit_code = 0
+        self._exit_code: int | None = None  # as wait() codes it; None where nobody could see it
+        self.last_step: int | None = None  # that its ring told, once it has ended
         self._is_replaced = False  # by exec: the same process runs another program
 
     @property
@@ -165,7 +167,9 @@ class RankLink:
             self._is_replaced = _is_other_image(self.process.image, found.image)
             return self._is_replaced
         if found is not None and is_same:
-            self._exit_code = found.exit_code  # a zombie: its parent has not asked yet, we can
+            # A zombie: its parent has not asked yet, we can. Who may not know reads 0.
+            may_know = os.geteuid() in {0, self.process.identity.uid}
+            self._exit_code = found.exit_code if found.exit_code or may_know else None
         return True
 
     def end(self) -> None:
@@ -376,16 +380,23 @@ class RankLink:
     def _how_it_ended(self) -> tuple[RankState, str]:
         after = ""
         if self.reader is not None and self._is_readable():
-            step = self.reader.now()[2]
+            self.last_step = step = self.reader.now()[2]
             after = f" after step {step}" if step else " before its first step had ended"
         if self._is_replaced:
             return RankState.EXITED, f"replaced itself by exec{after}"
-        number = self._exit_code & 0x7F
-        if number:
-            return RankState.KILLED, f"killed by {_signal_name(number)}{after}"
-        if self._exit_code >> 8:
-            return RankState.EXITED, f"exited with code {self._exit_code >> 8}{after}"
+        code = self._exit_code
+        if code:
+            number = code & 0x7F
+            if number:
+                return RankState.KILLED, f"killed by {_signal_name(number)}{after}"
+            return RankState.EXITED, f"exited with code {code >> 8}{after}"
+        return self._how_it_left(after)
+
+    def _how_it_left(self, after: str) -> tuple[RankState, str]:
+        """Of a process that no signal is known to have killed, and that told no error."""
         if self.state == RankState.LIVE and self.detach_reason is None:
+            if self._exit_code == 0:
+                return RankState.EXITED, f"left with exit code 0{after}, without its exit hooks (os._exit)"
             return RankState.KILLED, f"gone without its exit hooks{after}: killed, or os._exit"
         if self.detach_reason == REASON_EXIT:
             return RankState.EXITED, f"exited{after}"

@@ -10,7 +10,7 @@ from tuiadvisor.causes.collectives import evidence_words, why_unknown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.metrics.hang.detection import Standstill
+    from tuiadvisor.metrics.hang.detection import Departure, Standstill
 
 # Completes "waits for rank 2, in backward and ..."
 THREAD_WORDS: Final = {
@@ -63,6 +63,16 @@ def all_stopped_words(found: Standstill) -> str:
     return f"{rank_words(found.missing)} {verb} {THREAD_WORDS['stopped']}"
 
 
+def departure_words(found: Departure) -> str:
+    """Who is gone, and that nobody has moved since."""
+    others = f"{rank_words(found.others)} {'has' if len(found.others) == 1 else 'have'}"
+    return f"rank {found.rank} {found.how_ended}; {others} made no step since, in code without a hook"
+
+
+def _still_wait(found: Standstill) -> str:
+    return f"{rank_words(found.waiting)} still {'waits' if len(found.waiting) == 1 else 'wait'}"
+
+
 def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
     if not found.waiting:
         return all_stopped_words(found) + ("" if found.step is None else f", at step {found.step}")
@@ -74,8 +84,8 @@ def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
 def _without_evidence(found: Standstill, num_known: int, world_size: int | None, *, has_more: bool) -> str:
     since = "" if found.step is None else f", at step {found.step}"
     if found.is_death:
-        verb = "is" if len(found.missing) == 1 else "are"
-        return f"{rank_words(found.missing)} {verb} gone, {rank_words(found.waiting)} still wait{since}"
+        how = found.how_ended or ("is gone" if len(found.missing) == 1 else "are gone")
+        return f"{rank_words(found.missing)} {how}; {_still_wait(found)}{since}"
     place = PHASE_WORDS.get(found.phase or "", "in different phases")
     if len(found.missing or found.waiting) > 1:
         place = place.replace(" its ", " their ")

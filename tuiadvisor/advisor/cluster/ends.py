@@ -16,32 +16,43 @@ if TYPE_CHECKING:
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 BY_HAND: Final = "SIGINT"
 WITH_CODE: Final = "exited with code"
+LEFT: Final = "left with exit code 0"  # past its exit hooks: os._exit in the middle of anything
 
 
 def deaths(ranks: Collection[RankFacts]) -> tuple[str, ...]:
     """A sentence for each rank that a signal killed or an error ended, whom a launcher ended for another's sake last.
 
-    Empty where every end was asked for (scancel, Ctrl-C). A rank that is gone without a known signal may have called
-    os._exit: it counts where others were ended after it. Who lost a peer may end by an error: signals come first.
+    Empty where every end was asked for (scancel, Ctrl-C). A rank that called os._exit, or is gone without a known
+    signal, counts where others were ended after it. Who lost a peer may end by an error: signals come first, and so
+    does who was gone before the first error.
     """
     killed = [fact for fact in ranks if fact.state == "killed"]
     asked = [fact for fact in killed if any(name in fact.detail for name in ASKED_TO_END)]
     signalled = [fact for fact in killed if fact.detail.startswith("killed") and fact not in asked]
-    gone = [fact for fact in killed if fact not in asked and fact not in signalled]
+    gone = [fact for fact in ranks if vanished(fact)]
     # Who is interrupted by hand takes its connections with it, and its peers may raise before they are.
     by_hand = any(BY_HAND in fact.detail for fact in asked)
     failed = [] if by_hand else failures(ranks)
     if not signalled and not failed and not (gone and asked):
         return ()
-    told = (
-        [(fact, "was ") for fact in _by_rank(signalled)],
-        [(fact, "") for fact in _by_rank(failed)],
-        [(fact, "is ") for fact in _by_rank(gone)],
-        [(fact, "was ") for fact in _by_rank(asked)],
-    )
-    return tuple(
-        f"rank {fact.rank} {verb}{fact.detail or 'killed'}" for group in told for fact, verb in group
-    )
+    first_error = min((fact.ended_at for fact in failed), default=0)
+    before = [fact for fact in gone if 0 < fact.ended_at < first_error]
+    told = (signalled, before, failed, [fact for fact in gone if fact not in before], asked)
+    return tuple(f"rank {fact.rank} {how_ended(fact)}" for group in told for fact in _by_rank(group))
+
+
+def vanished(fact: RankFacts) -> bool:
+    """Whether it left past its exit hooks, and no signal is known that ended it."""
+    if fact.state == "exited":
+        return fact.detail.startswith(LEFT)
+    return fact.state == "killed" and not fact.detail.startswith("killed")
+
+
+def how_ended(fact: RankFacts) -> str:
+    """Completes "rank 3 ..."."""
+    detail = fact.detail or "killed"
+    verb = "" if fact.state == "exited" else "was " if detail.startswith("killed") else "is "
+    return verb + detail
 
 
 def failures(ranks: Collection[RankFacts]) -> list[RankFacts]:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 MAX_SOURCES: Final = 1 << 14
 OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
 MAX_NOTES: Final = 12
-GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
+ENDED: Final = frozenset({"exited", "killed"})
+GONE: Final = ENDED | {"detached", "refused"}
 STEPLESS: Final = "no step is measured"
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
@@ -58,6 +59,7 @@ class Roster:
         self.ranks: dict[int, RankFacts] = {}
         self.owners = Owners()
         self._num_sources = 0  # ever seen
+        self._num_statuses = 0
         self._waiting: dict[int, RankFacts] = {}  # what another source than the owner says of its process
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
@@ -314,6 +316,7 @@ class Roster:
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
+        self._num_statuses += 1
         now_ns = integer(payload, "mono_ns")
         self.unplaced[agent.source] = unplaced(payload, self.unplaced.get(agent.source, ()))
         for entry in objects(payload, "ranks"):
@@ -321,6 +324,7 @@ class Roster:
             if facts is not None:
                 agent.owned.add(facts.rank)
                 facts.update(entry, now_ns)
+                facts.ended_at = (facts.ended_at or self._num_statuses) if facts.state in ENDED else 0
         self.stops.take(agent.host, self._own(agent, payload))
         for entry in objects(payload, "stacks"):
             rank = integer(entry, "rank")

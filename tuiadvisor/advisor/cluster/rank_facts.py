@@ -50,6 +50,7 @@ class RankFacts:
     pid: int | None = None
     state: str = "found"
     detail: str = ""
+    ended_at: int = 0  # the number of the STATUS frame that first said so; 0 while it has not ended
     no_step: str = ""  # why it makes no steps, or none that can be told; what was said last while it was live
     phase: str | None = None
     phase_for_s: float | None = None

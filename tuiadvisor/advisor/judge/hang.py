@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.cluster.ends import how_ended, vanished
+from tuiadvisor.advisor.cluster.membership import ENDED
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
-from tuiadvisor.causes.hang import THREAD_WORDS, all_stopped_words, measured, waiting_words
+from tuiadvisor.causes.hang import (
+    THREAD_WORDS,
+    all_stopped_words,
+    departure_words,
+    measured,
+    waiting_words,
+)
 from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
 from tuiadvisor.metrics.hang.detection import (
     LONGER_THAN_USUAL,
     MIN_STILL_S,
     RankNow,
     Standstill,
+    departure,
     informed,
     standstill,
 )
@@ -44,18 +53,35 @@ NO_ANSWER: Final = "it has not answered"
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
     """What stands still, since when, and for whom."""
+    places = _places(roster, store)
+    found = standstill(places, _longest_step_s(table, roster)) if places else None
+    return None if found is None else _with_recorders(found, roster)
+
+
+def no_step_words(roster: Roster, store: StepStore, table: StepTable | None) -> str:
+    """Of a job that makes no step and is not seen to hang: for how long, and why as far as it is known; else empty."""
+    places = _places(roster, store)
+    found = departure(places, _longest_step_s(table, roster)) if places else None
+    return "" if found is None else f"no step for {found.for_s:.0f} s: {departure_words(found)}"
+
+
+def _places(roster: Roster, store: StepStore) -> list[RankNow]:
+    """Where each rank is; empty while one moves, or what some of them do now is not known."""
     if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
-        return None  # one that moves is enough, and most often the first of thousands does
-    offsets = store.job_offsets()
+        return []  # one that moves is enough, and most often the first of thousands does
+    offsets, last = store.job_offsets(), store.last_job_steps()
     silent = roster.silent_agents()
     places = []
     for _, facts in sorted(roster.ranks.items()):
         if facts.source in silent:
-            return None  # what its ranks do now is not known
+            return []  # what its ranks do now is not known
+        has_ended = facts.state in ENDED
+        own_step = facts.step if has_ended else facts.still_step
         step = None
-        own_step = facts.step if facts.state == "killed" else facts.still_step
         if own_step is not None and facts.rank in offsets:
             step = own_step + offsets[facts.rank]
+        if has_ended and facts.rank in last:  # its ring was read once more after it was last heard
+            step = max(step or 0, last[facts.rank])
         state = "live" if _was_live(facts) else facts.state
         places.append(
             RankNow(
@@ -67,10 +93,11 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
                 thread=facts.still_thread,
                 waits_asleep=facts.texts.get("backend") == "gloo" and not _on_device(facts),
                 on_device=_on_device(facts),
+                how_ended=how_ended(facts) if has_ended else "",
+                vanished=vanished(facts),
             )
         )
-    found = standstill(places, _longest_step_s(table, roster))
-    return None if found is None else _with_recorders(found, roster)
+    return places
 
 
 def _with_recorders(found: Standstill, roster: Roster) -> Standstill:
@@ -159,10 +186,11 @@ def _stall_words(found: Standstill) -> str:
         return f"{rank_words(found.waiting)} make no progress; {who}"
     if not found.waiting:
         return all_stopped_words(found)
-    why = "gone" if found.is_death else THREAD_WORDS.get(found.thread or "", "")
+    why = "gone" if found.is_death and not found.how_ended else THREAD_WORDS.get(found.thread or "", "")
     call = which_has_not_entered(found)
     more = f", {call}" if call else f"; {known}" if known else ""
-    return f"{waiting_words(found)}{f', {why}' if why else ''}{more}"
+    how = f", which {found.how_ended}" if found.how_ended else f", {why}" if why else ""
+    return f"{waiting_words(found)}{how}{more}"
 
 
 def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow, ...]:

@@ -275,6 +275,13 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
     )
 
 
+def with_no_step(found: Verdict, why: str) -> Verdict:
+    """The verdict while no step ends, though nothing is seen to hang: it is of those before, which is said first."""
+    if not why:
+        return found
+    return replace(found, sentence=f"{why[0].upper()}{why[1:]}. Of the steps until then: {found.sentence}")
+
+
 def with_restart(found: Verdict, restart: Restart | None) -> Verdict:
     """The verdict while new processes have made no step yet: it is of those before, which is said first."""
     if restart is None or restart.waits_s is None:

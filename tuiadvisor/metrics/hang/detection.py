@@ -41,6 +41,8 @@ class RankNow:
     waits_asleep: bool = False  # its collectives run on the CPU: who waits in one uses no processor
     # Its thread launches collectives and waits for them wherever it next needs the device: in any phase.
     on_device: bool = False
+    how_ended: str = ""  # "left with exit code 0 after step 120", where it has
+    vanished: bool = False  # past its exit hooks, by no signal that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,17 @@ class Standstill:
     is_death: bool  # the missing ranks are gone
     thread: str | None = None  # what the missing do, where that is why they are named, or all were stopped
     evidence: CollectiveEvidence | None = None  # of the ranks' flight recorders, where they were asked
+    how_ended: str = ""  # of the missing rank, where one alone is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A rank that vanished in the middle, and nobody has made a step since; whether they wait for it is not seen."""
+
+    for_s: float
+    rank: int
+    how_ended: str
+    others: tuple[int, ...]
 
 
 def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Standstill | None:
@@ -63,7 +76,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     longest_step_s: without checkpoint and evaluation; None before the first steps.
     """
     live = [now for now in ranks if now.state == "live"]
-    dead = _dead(ranks, live)
+    dead = _dead(ranks, live) or _left(ranks, live)
     if not live:
         return None
     stills = [now.for_s for now in live]
@@ -101,7 +114,24 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         phase=phase or (next(iter(phases)) if len(phases) == 1 else None),
         is_death=bool(dead),
         thread=_thread_of(live, missing, by_thread),
+        how_ended=_how_ended(ranks, dead),
     )
+
+
+def departure(ranks: Sequence[RankNow], longest_step_s: float | None) -> Departure | None:
+    """The rank that vanished first to be told of, where the others are in code in which nobody sees whether they wait.
+
+    longest_step_s: as of `standstill`, which comes first: there the others are seen to wait.
+    """
+    live = [now for now in ranks if now.state == "live"]
+    stills = [now.for_s for now in live if now.for_s is not None]
+    gone = [now for now in ranks if now.vanished and now.rank in _gone_with(ranks, live, now.state)]
+    if not gone or not live or len(stills) < len(live):
+        return None
+    if min(stills) < max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_step_s or 0.0)):
+        return None
+    first = min(gone, key=lambda now: now.rank)
+    return Departure(min(stills), first.rank, first.how_ended, tuple(now.rank for now in live))
 
 
 def informed(
@@ -153,14 +183,32 @@ def _is_held_by_stop(live: Sequence[RankNow]) -> bool:
 
 
 def _dead(ranks: Sequence[RankNow], live: Sequence[RankNow]) -> tuple[int, ...]:
-    """Ranks that are gone, but not those without which the others went on: a smaller job waits for none of them."""
+    """Ranks that were killed or vanished, as far as the others stopped with them."""
+    return _gone_with(ranks, live, "killed")
+
+
+def _left(ranks: Sequence[RankNow], live: Sequence[RankNow]) -> tuple[int, ...]:
+    """Ranks that ended by themselves while all others wait: who is done earlier leaves them in their next collective.
+
+    At the end of a job ranks end at different moments, and who still saves or evaluates waits for none of them.
+    """
+    is_waiting = bool(live) and all(now.phase in WAITING for now in live)
+    return _gone_with(ranks, live, "exited") if is_waiting else ()
+
+
+def _gone_with(ranks: Sequence[RankNow], live: Sequence[RankNow], state: str) -> tuple[int, ...]:
+    """Ranks in this state, but not those without which the others went on: a smaller job waits for none of them."""
     reached = max((now.step for now in live if now.step is not None), default=None)
     return tuple(
         now.rank
         for now in ranks
-        if now.state == "killed"
+        if now.state == state
         and (reached is None or now.step is None or reached - now.step <= STEPS_AFTER_DEATH)
     )
+
+
+def _how_ended(ranks: Sequence[RankNow], gone: Sequence[int]) -> str:
+    return next((now.how_ended for now in ranks if now.rank in gone), "") if len(gone) == 1 else ""
 
 
 def _not_arrived(live: Sequence[RankNow]) -> tuple[int, ...]:
