@@ -3,7 +3,8 @@
 skip: the last rank stays away from an all-reduce; differ: rank 0 broadcasts where the others reduce; pair: rank 1 stays
 away from a collective of ranks 0 and 1; write: rank 0 writes for 15 s while the others wait in a barrier, and goes on;
 leave: the last rank ends by os._exit(0) and a process that it forked keeps its connections; leave-store: likewise,
-where the others wait for it by the store.
+where the others wait for it by the store; evaluate: rank 0 evaluates for 15 s by itself while the others wait in a
+barrier; evaluate-stuck: likewise, until it sleeps for ever.
 """
 
 from __future__ import annotations
@@ -33,7 +34,20 @@ def leave() -> None:
     os._exit(0)
 
 
-def hang(kind: str, rank: int, world_size: int, pair: dist.ProcessGroup) -> None:
+def evaluate(model: torch.nn.Module, gets_stuck: bool) -> None:
+    """Of what DDP wraps, as many programs do: no hook of a wrapper sees it."""
+    model.eval()
+    end_s, num = time.monotonic() + 15, 0
+    with torch.no_grad():
+        while time.monotonic() < end_s:
+            model(torch.randn(4096, 64))
+            num += 1
+            if gets_stuck and num == 50:
+                stay_away()
+    model.train()
+
+
+def hang(kind: str, rank: int, world_size: int, pair: dist.ProcessGroup, model: torch.nn.Module) -> None:
     """What the rank does in the step in which the job hangs."""
     if kind == "skip" and rank == world_size - 1:
         stay_away()
@@ -49,6 +63,10 @@ def hang(kind: str, rank: int, world_size: int, pair: dist.ProcessGroup) -> None
         store = dist.distributed_c10d._get_default_store()
         while store.add("arrived", 0) < world_size:
             time.sleep(0.05)
+    if kind.startswith("evaluate"):
+        if rank == 0:
+            evaluate(model, kind.endswith("stuck"))
+        dist.barrier()
     if kind == "write":
         time.sleep(15 if rank == 0 else 0)
         dist.barrier()
@@ -75,7 +93,7 @@ def main() -> None:
         is_time = torch.tensor([float(rank == 0 and options.when.exists())])
         dist.all_reduce(is_time)
         if is_time.item():
-            hang(options.hang, rank, world_size, pair)
+            hang(options.hang, rank, world_size, pair, model.module)
             options.when.unlink(missing_ok=True)
         dist.all_reduce(loss.detach())
 

@@ -35,6 +35,10 @@ MAX_CODE_BYTES = 20_000  # its reading takes a microsecond an instruction under 
 C10D = os.path.join("torch", "distributed", "distributed_c10d.py")
 FUNCTIONAL = os.path.join("torch", "distributed", "_functional_collectives.py")
 ENGINE = "_engine_run_backward"
+CONTEXTS = os.path.join("torch", "utils", "_contextlib.py")
+DECORATED = "decorate_context"  # @torch.no_grad() around a function
+WITHOUT_GRADIENTS = ("no_grad", "inference_mode")
+MAX_VALUES = 400  # of a frame
 GLUE = ("c10d_logger.py",)  # decorators around every call
 OURS = ("tuiadvisor_hook", "tuiadvisor_callback")
 IMPORTING = "<frozen importlib"
@@ -98,7 +102,8 @@ def recorded(folder: str) -> None:
     said: dict[str, Any] = {"groups": [], "recorders": {}}
     begin_ns = time.thread_time_ns()
     try:
-        said["call"] = call_of(training_frame()[1])[0]
+        frame = training_frame()[1]
+        said["call"], said["evaluates"] = call_of(frame)[0], int(evaluates(frame))
         said["rank"], said["groups"] = own_rank(), groups(in_spans=True)
         backends = " ".join(group["backend"] for group in said["groups"])
         for name, backend in (("fr", "gloo"), ("nccl", "nccl")):
@@ -307,6 +312,26 @@ def call_of(frame: Any) -> tuple[str | None, Any]:
             return (name, inside) if name else (wait_in_c(frame), None)
         frame = frame.f_back
     return name, inside
+
+
+def evaluates(frame: Any) -> bool:
+    """Whether a thread evaluates: beneath a function without gradients, or none of the models at hand is in training.
+
+    Of a training that steps one model and asks another, which is in eval mode, that is not known: False.
+    """
+    module_class = getattr(sys.modules.get("torch.nn"), "Module", None)
+    modes: set[bool] = set()
+    while frame is not None and module_class is not None:
+        if frame.f_code.co_name == DECORATED and frame.f_code.co_filename.endswith(CONTEXTS):
+            maker = getattr(frame.f_locals.get("ctx_factory"), "__self__", None)
+            if type(maker).__name__ in WITHOUT_GRADIENTS:
+                return True
+        for value in list(frame.f_locals.values())[:MAX_VALUES]:
+            # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
+            if issubclass(type(value), module_class) and next(value.parameters(), None) is not None:
+                modes.add(bool(value.training and getattr(value, "module", value).training))
+        frame = frame.f_back
+    return modes == {False}
 
 
 def wait_in_c(frame: Any) -> str | None:

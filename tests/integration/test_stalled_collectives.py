@@ -15,6 +15,7 @@ from training import running
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.stream.source import FileSource, LiveSource
+from tuiadvisor.views.run_view import RunView
 from tuiadvisor.views.stall import Stall
 
 torch = pytest.importorskip("torch")
@@ -121,6 +122,30 @@ def test_a_rank_that_left_by_os_exit_is_told_with_its_exit_code(tmp_path: Path) 
         assert ((2,), (0, 1), "gone") == (view.stall.missing, view.stall.waiting, view.stall.held)
         assert "ranks 0 and 1 wait for rank 2, which left with exit code 0 after step " in view.stall.words
         assert "; ranks 0 and 1 still wait" in view.verdict.sentence
+
+
+def test_an_evaluation_on_one_rank_is_told_as_that_and_is_no_hang(tmp_path: Path) -> None:
+    """The others wait in a barrier for a rank whose model is in eval mode and that computes: it was a stall."""
+    with hanging(tmp_path, "evaluate") as (source, advisor, _, _):
+        said: list[str] = []
+
+        def goes_on(view: RunView) -> bool:
+            said.append(view.verdict.sentence)
+            assert [] == [each for each in view.findings if each.id == "hang"]
+            return any("in evaluation" in one for one in said) and not view.verdict.sentence.startswith(
+                "No step"
+            )
+
+        follow(source, advisor, goes_on)
+        told = [one for one in said if one.startswith("No step for ")]
+        assert all(": ranks 1 and 2 wait for rank 0, which is in evaluation (" in one for one in told)
+
+
+@pytest.mark.extended
+def test_a_hang_inside_of_an_evaluation_is_told(tmp_path: Path) -> None:
+    """Rank 0 sleeps within it."""
+    with hanging(tmp_path, "evaluate-stuck") as (source, advisor, _, _):
+        assert (0,) == told(source, advisor).missing
 
 
 @pytest.mark.extended

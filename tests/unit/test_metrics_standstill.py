@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from tuiadvisor.metrics.hang.collective_evidence import CollectiveEvidence
 from tuiadvisor.metrics.hang.detection import (
+    ASKED_BY_S,
     LONGER_THAN_USUAL,
     MIN_STILL_S,
     OUTSIDE_PATIENCE_S,
@@ -15,9 +17,12 @@ from tuiadvisor.metrics.hang.detection import (
     STEPS_AFTER_DEATH,
     Departure,
     RankNow,
+    awaited,
     departure,
+    informed,
     standstill,
 )
+from tuiadvisor.metrics.hang.missing_ranks import Hang
 
 STEP_S = 0.1
 
@@ -105,6 +110,64 @@ def test_the_others_wait_for_a_dead_rank_only_if_they_stopped_with_it(steps_ago:
     assert ((3,) if is_death else (2,)) == found.missing
     assert ((0, 1, 2) if is_death else (0, 1)) == found.waiting
     assert ((2,), (0, 1)) == told([*ranks, replace(dead, state="exited")])
+
+
+def test_who_evaluates_while_the_others_wait_is_awaited_however_long_it_takes() -> None:
+    """Forwards without gradient that go on, for a quarter of an hour: no hang, and who waits for whom is said."""
+    ranks = places("comm_exposed", "comm_exposed", "other", for_s=900.0)
+    ranks[2] = replace(ranks[2], for_s=0.3, so_far_s={"eval": 800.0, "other": 99.0, "forward": 1.0})
+    assert standstill(ranks, STEP_S) is None
+    found = awaited(ranks, STEP_S)
+    assert found is not None
+    assert (900.0, (0, 1), (2,), True) == (found.for_s, found.waiting, found.missing, found.evaluates)
+    assert ("eval", 800.0) == found.in_s[0]
+    ranks[2] = replace(ranks[2], so_far_s={"other": 800.0, "eval": 99.0})
+    found = awaited(ranks, STEP_S)
+    assert found is not None
+    assert not found.evaluates
+    # What is not seen to work is not said to: it hangs, or may.
+    for still in (
+        replace(ranks[2], for_s=60.0),
+        replace(ranks[2], thread="stopped"),
+        replace(ranks[2], so_far_s={}),
+    ):
+        assert awaited([*ranks[:2], still], STEP_S) is None
+    assert awaited([replace(now, on_device=True) for now in ranks], STEP_S) is None
+    assert awaited(ranks, None) is None
+
+
+def test_who_computes_in_an_evaluation_that_no_hook_sees_does_not_hang() -> None:
+    """`model.module` in eval mode: asked inside it says so. Before it is asked it is given the time for that."""
+    ranks = with_threads(
+        places("comm_exposed", "comm_exposed", "other", for_s=41.0), "waiting", "waiting", "running"
+    )
+    found = standstill(ranks, STEP_S)
+    assert found is not None
+    assert ((2,), "running", False) == (found.missing, found.thread, found.is_at_work)
+    young = standstill(after(ranks, ASKED_BY_S - 0.1), STEP_S)
+    assert young is not None
+    assert young.is_at_work
+    told_so = [*ranks[:2], replace(ranks[2], evaluates=True, so_far_s={"other": 41.0})]
+    asked = informed(found, CollectiveEvidence(Hang((), (), "", ""), ()), dict(enumerate(told_so)))
+    assert asked.is_at_work
+    assert awaited(told_so, STEP_S) is not None
+    # Nor does it compute any more: that is a hang inside of an evaluation.
+    for thread in ("asleep", "waiting", "stopped", None):
+        stuck = [*told_so[:2], replace(told_so[2], thread=thread)]
+        found = standstill(stuck, STEP_S)
+        assert found is not None
+        assert not informed(
+            found, CollectiveEvidence(Hang((), (), "", ""), ()), dict(enumerate(stuck))
+        ).is_at_work
+        assert awaited(stuck, STEP_S) is None
+
+
+def test_who_waits_inside_of_an_evaluation_is_told_after_a_minute() -> None:
+    """A collective in the evaluation of one rank, which the others never enter: ten minutes went by in silence."""
+    ranks = with_threads(places("comm_exposed", "eval"), "waiting", "waiting")
+    assert standstill(after(ranks, OUTSIDE_PATIENCE_S - 0.1), STEP_S) is None
+    assert standstill(after(ranks, OUTSIDE_PATIENCE_S), STEP_S) is not None
+    assert standstill(with_threads(after(ranks, PATIENCE_S - 0.1), "waiting", "running"), STEP_S) is None
 
 
 LEFT = RankNow(2, "exited", None, None, 119, how_ended="left with exit code 0 after step 119", vanished=True)
@@ -240,7 +303,7 @@ def test_a_stopped_rank_that_its_phase_names_is_called_stopped() -> None:
     for threads, thread in (
         (("running", "stopped", "stopped"), "stopped"),
         (("running", "stopped", "running"), None),
-        (("stopped", "running", "running"), None),
+        (("stopped", "running", "running"), "running"),
     ):
         found = standstill(with_threads(ranks, *threads), STEP_S)
         assert found is not None

@@ -272,3 +272,46 @@ def test_beside_its_flight_recorder_a_rank_tells_its_call_and_the_backend_that_t
     assert ("recv", 3) == (said["call"], said["rank"])
     assert ["cpu:gloo", "nccl"] == [group["backend"] for group in said["groups"]]
     assert ["fr", "nccl"] == list(said["recorders"])
+
+
+class Model:
+    """As much of a module as is asked."""
+
+    def __init__(self, *, training: bool, has_parameters: bool = True) -> None:
+        self.training = training
+        self.has_parameters = has_parameters
+
+    def parameters(self) -> Any:
+        return iter([object()] if self.has_parameters else [])
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [
+        ([Model(training=False)], True),
+        ([Model(training=False), Model(training=True, has_parameters=False)], True),  # a loss function
+        ([Model(training=True)], False),
+        ([Model(training=False), Model(training=True)], False),  # a teacher beside its student
+        ([], False),
+    ],
+)
+def test_a_thread_evaluates_where_no_model_at_hand_is_in_training(
+    models: list[Model], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all frames together; what has no parameters has no mode that means anything."""
+    monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Model))
+    work = function(SCRIPT, "def work(look, *held):\n    look()")
+    assert expected is said_of(lambda look: work(look, *models), stuck.evaluates)
+
+
+@pytest.mark.parametrize(
+    ("maker", "expected"), [("no_grad", True), ("inference_mode", True), ("enable_grad", False)]
+)
+def test_a_function_without_gradients_evaluates_whatever_its_models_mode(
+    maker: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Model))
+    factory = type(maker, (), {"clone": lambda self: self})().clone
+    place = "/env/lib/torch/utils/_contextlib.py"
+    decorated = function(place, "def decorate_context(look, ctx_factory, model):\n    look()")
+    assert expected is said_of(lambda look: decorated(look, factory, Model(training=True)), stuck.evaluates)

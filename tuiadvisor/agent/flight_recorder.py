@@ -89,7 +89,11 @@ def told(raw: bytes, dumps: dict[str, bytes]) -> Entry:
     }
     if not entry["groups"] and not entry["why"]:
         entry["why"] = "it has no process group"
-    numbers = {"spent_us": _number(said.get("spent_us")), "own_rank": _number(said.get("rank"))}
+    numbers = {
+        "spent_us": _number(said.get("spent_us")),
+        "own_rank": _number(said.get("rank")),
+        "evaluates": _number(said.get("evaluates")),
+    }
     return entry | {name: number for name, number in numbers.items() if number is not None}
 
 

@@ -4,7 +4,7 @@ In: the rank's process, and the thread's id as the process sees it.  Out: its id
 another thread takes over; stopped, running, waiting, asleep: one of THREAD_STATES or None. A rank that waits in a
 collective on a CPU sleeps on a futex and uses no processor time; one that is stopped, computes or sleeps in another
 system call has not come there.
-Cost: nothing while the rank moves; three small files of /proc a second once it has stood for two.
+Cost: nothing while the rank moves; four small files of /proc a second once it has stood for two.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StandingThread:
     def __init__(self) -> None:
         self._state: str | None = None
         self._looked_ns = 0
-        self._cpu_ticks = 0
+        self._wanted_s = 0.0
         self._letter = ""  # of the look before
 
     def state(self, pid: int, since_ns: int, now_ns: int, thread: int | None = None) -> str | None:
@@ -95,9 +95,9 @@ class StandingThread:
             stat = procfs.parse_stat(raw)
         except ValueError:
             return None
-        used_s = (stat.cpu_ticks - self._cpu_ticks) / procfs.TICKS_PER_S
-        elapsed_s = (now_ns - self._looked_ns) / 1e9
-        is_first, self._cpu_ticks = self._looked_ns == 0, stat.cpu_ticks
+        wanted_s = _wanted_s(pid, thread, stat)
+        used_s, elapsed_s = wanted_s - self._wanted_s, (now_ns - self._looked_ns) / 1e9
+        is_first, self._wanted_s = self._looked_ns == 0, wanted_s
         before, self._letter = self._letter, stat.state
         # What samples its stack by stopping it (py-spy) is met by one look in ten, a debugger by each.
         if stat.state == "T" or (stat.state == "t" and before in {"T", "t"}):
@@ -107,6 +107,14 @@ class StandingThread:
         if used_s >= RUNNING_SHARE * elapsed_s:
             return "running"
         return _asleep(pid, thread, stat.state)
+
+
+def _wanted_s(pid: int, thread: int, stat: procfs.Stat) -> float:
+    """Seconds that it had a core or was ready for one: on a crowded machine who computes has few of the first."""
+    schedule = (procfs.read(pid, f"task/{thread}/schedstat") or b"").split()
+    if len(schedule) == 3:
+        return (int(schedule[0]) + int(schedule[1])) / 1e9
+    return stat.cpu_ticks / procfs.TICKS_PER_S
 
 
 def _asleep(pid: int, thread: int, state: str) -> str | None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Measured, rank_words
 from tuiadvisor.causes.collectives import evidence_words, why_unknown
+from tuiadvisor.metrics.hang.detection import COMPUTING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.metrics.hang.detection import Departure, Standstill
+    from tuiadvisor.metrics.hang.detection import Awaited, Departure, Standstill
 
 # Completes "waits for rank 2, in backward and ..."
 THREAD_WORDS: Final = {
@@ -20,6 +21,7 @@ THREAD_WORDS: Final = {
     "asleep": "asleep in a system call that is no collective's",
 }
 RULE: Final = "hang"
+WORTH_SAYING_S: Final = 1.0  # of a phase of the step under way
 
 
 def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | None) -> Measured:
@@ -31,6 +33,7 @@ def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | No
             "still_words": _words(found, len(host_of), world_size),
             "num_still_missing": len(found.missing),
             "is_still_stopped": int(found.thread == "stopped"),
+            "is_still_computing": int(found.thread == COMPUTING),
             "still_since": found.step,
         },
         ranks=found.missing,
@@ -67,6 +70,18 @@ def departure_words(found: Departure) -> str:
     """Who is gone, and that nobody has moved since."""
     others = f"{rank_words(found.others)} {'has' if len(found.others) == 1 else 'have'}"
     return f"rank {found.rank} {found.how_ended}; {others} made no step since, in code without a hook"
+
+
+def awaited_words(found: Awaited) -> str:
+    """Who waits for whom, and what they do meanwhile."""
+    verb = "waits" if len(found.waiting) == 1 else "wait"
+    who = f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}"
+    are = "is" if len(found.missing) == 1 else "are"
+    spent = ", ".join(
+        f"{for_s:.0f} s {PHASE_WORDS[name]}" for name, for_s in found.in_s if for_s >= WORTH_SAYING_S
+    )
+    work = "in evaluation" if found.evaluates else "at work"
+    return f"{who}, which {are} {work}" + (f" ({spent} so far)" if spent else "")
 
 
 def _still_wait(found: Standstill) -> str:
@@ -112,6 +127,7 @@ standstill still_s s since any rank's training thread went from one phase to ano
 standstill still_words text who waits, for whom, where and since which step
 standstill still_since steps job step at which the ranks hang
 standstill is_still_stopped flag 1 if they are stopped by a signal or a debugger
+standstill is_still_computing flag 1 if the training threads of those the others wait for use their cores
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """,
     scope="standstill",

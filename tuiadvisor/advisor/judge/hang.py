@@ -17,6 +17,7 @@ from tuiadvisor.causes.collectives import different_words, evidence_words, which
 from tuiadvisor.causes.hang import (
     THREAD_WORDS,
     all_stopped_words,
+    awaited_words,
     departure_words,
     measured,
     waiting_words,
@@ -27,6 +28,7 @@ from tuiadvisor.metrics.hang.detection import (
     MIN_STILL_S,
     RankNow,
     Standstill,
+    awaited,
     departure,
     informed,
     standstill,
@@ -53,22 +55,32 @@ NO_ANSWER: Final = "it has not answered"
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
     """What stands still, since when, and for whom."""
+    if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
+        return None  # one that moves is enough, and most often the first of thousands does
     places = _places(roster, store)
     found = standstill(places, _longest_step_s(table, roster)) if places else None
-    return None if found is None else _with_recorders(found, roster)
+    if found is None:
+        return None
+    found = _with_recorders(found, roster, places)
+    return None if found.is_at_work else found
 
 
 def no_step_words(roster: Roster, store: StepStore, table: StepTable | None) -> str:
     """Of a job that makes no step and is not seen to hang: for how long, and why as far as it is known; else empty."""
-    places = _places(roster, store)
-    found = departure(places, _longest_step_s(table, roster)) if places else None
-    return "" if found is None else f"no step for {found.for_s:.0f} s: {departure_words(found)}"
+    if not any(_was_live(facts) and (facts.still_s or 0.0) >= MIN_STILL_S for facts in roster.ranks.values()):
+        return ""
+    places, longest_s = _places(roster, store), _longest_step_s(table, roster)
+    if gone := departure(places, longest_s):
+        return f"no step for {gone.for_s:.0f} s: {departure_words(gone)}"
+    if at_work := awaited(places, longest_s):
+        return f"no step for {at_work.for_s:.0f} s: {awaited_words(at_work)}"
+    return ""
 
 
 def _places(roster: Roster, store: StepStore) -> list[RankNow]:
-    """Where each rank is; empty while one moves, or what some of them do now is not known."""
-    if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
-        return []  # one that moves is enough, and most often the first of thousands does
+    """Where each rank is; empty where what some of them do now is not known."""
+    answers = roster.recorder_answers.of([facts for facts in roster.ranks.values() if _was_live(facts)])
+    evaluating = {answer.rank for answer in answers if answer.evaluates}
     offsets, last = store.job_offsets(), store.last_job_steps()
     silent = roster.silent_agents()
     places = []
@@ -95,19 +107,21 @@ def _places(roster: Roster, store: StepStore) -> list[RankNow]:
                 on_device=_on_device(facts),
                 how_ended=how_ended(facts) if has_ended else "",
                 vanished=vanished(facts),
+                evaluates=facts.rank in evaluating,
+                so_far_s=facts.so_far_s,
             )
         )
     return places
 
 
-def _with_recorders(found: Standstill, roster: Roster) -> Standstill:
+def _with_recorders(found: Standstill, roster: Roster, places: Sequence[RankNow]) -> Standstill:
     """With what the ranks' flight recorders say, where they have been asked in this standstill."""
     live = [facts for facts in roster.ranks.values() if _was_live(facts)]
     answers = roster.recorder_answers.of(live)
     heard = {answer.rank for answer in answers}
     silent = [(rank, NO_ANSWER) for rank in sorted({*found.waiting, *found.missing} - heard)]
     evidence = collective_evidence(answers, tuple(silent))
-    return informed(found, evidence, {facts.rank: facts.still_phase for facts in live})
+    return informed(found, evidence, {now.rank: now for now in places if now.state == "live"})
 
 
 def measured_of(found: Standstill, roster: Roster) -> Measured:

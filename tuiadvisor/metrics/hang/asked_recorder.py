@@ -35,6 +35,7 @@ class Asked:
     dump: Dump | None
     groups: Mapping[str, Group]
     why: str  # there is no dump, or a part of it is missing
+    evaluates: bool = False  # its model is in eval mode, or what it is in computes without gradients
     stood_ns: int = 0  # for how long it had not moved when it was asked; 0 where that is not known
 
     @property
@@ -95,6 +96,7 @@ def asked(entry: Entry, rank: int) -> Asked:
         else None,
         groups=groups,
         why=why,
+        evaluates=entry.get("evaluates") == 1,
         stood_ns=max(asked_ns - still_since_ns, 0),
     )
 

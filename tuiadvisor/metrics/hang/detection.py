@@ -6,7 +6,7 @@ A rank is named only where its place in the step shows that it cannot be waiting
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import phases
@@ -21,7 +21,11 @@ LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pat
 # All ranks in code without a hook: the loop may be over. On devices that is where `.item()` waits for a collective.
 OUTSIDE_PATIENCE_S: Final = 60.0
 PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
+# Flight recorders are asked after 5 s and answer within one: who computes is not called hung before they tell what in.
+ASKED_BY_S: Final = 10.0
 STEPS_AFTER_DEATH: Final = 2  # that the others may still count: the one it died in, and one begun
+COMPUTING: Final = "running"  # of events.THREAD_STATES
+EVAL: Final = "eval"
 AT_REST: Final = frozenset(phases.PAUSES)
 WAITING: Final = frozenset(
     {*phases.of_kind("sync", "idle"), "backward"}
@@ -43,6 +47,9 @@ class RankNow:
     on_device: bool = False
     how_ended: str = ""  # "left with exit code 0 after step 120", where it has
     vanished: bool = False  # past its exit hooks, by no signal that is known
+    # Its thread was asked inside: it computes without gradients, or with no model but such in eval mode.
+    evaluates: bool = False
+    so_far_s: Mapping[str, float] = field(default_factory=dict)  # of a long step under way, by phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,15 @@ class Standstill:
     thread: str | None = None  # what the missing do, where that is why they are named, or all were stopped
     evidence: CollectiveEvidence | None = None  # of the ranks' flight recorders, where they were asked
     how_ended: str = ""  # of the missing rank, where one alone is gone
+    evaluates: bool = False  # the missing do
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether whom the others wait for is seen to evaluate, or computes and was not yet asked in what."""
+        if not self.missing or self.thread != COMPUTING:
+            return False
+        unasked = {rank for rank, _ in self.evidence.unasked} if self.evidence else {*self.missing}
+        return self.evaluates or (self.for_s < ASKED_BY_S and not unasked.isdisjoint(self.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +108,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         return found if for_s >= MIN_STILL_S else None
     limit_s = MIN_STILL_S
     if longest_step_s is None or phases & AT_REST:
-        limit_s = PATIENCE_S
+        limit_s = PATIENCE_S if longest_step_s is None or not _all_wait(live) else OUTSIDE_PATIENCE_S
     elif not _is_held_by_stop(live):
         limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
     on_device = any(now.on_device for now in live)
@@ -118,6 +134,56 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Ranks that work while all others wait for them."""
+
+    for_s: float  # the others wait
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+    evaluates: bool  # all of the missing do
+    in_s: tuple[
+        tuple[str, float], ...
+    ]  # seconds of the step under way by phase, the longest first, of one alone
+
+
+def awaited(ranks: Sequence[RankNow], longest_step_s: float | None) -> Awaited | None:
+    """Whom all others wait for, where those are seen to work: they move, evaluate, or write a checkpoint.
+
+    longest_step_s: as of `standstill`, which comes first. None on devices, whose threads wait in any phase.
+    """
+    live = [now for now in ranks if now.state == "live"]
+    limit_s = max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_step_s or 0.0))
+    waiting = [now for now in live if now.phase in WAITING and (now.for_s or 0.0) >= limit_s]
+    missing = [now for now in live if now not in waiting]
+    if not waiting or not missing or len(live) < len(ranks) or any(now.on_device for now in live):
+        return None
+    if longest_step_s is None or not all(_is_seen_to_work(now) for now in missing):
+        return None
+    only = missing[0].so_far_s if len(missing) == 1 else {}
+    return Awaited(
+        for_s=min(now.for_s or 0.0 for now in waiting),
+        waiting=tuple(now.rank for now in waiting),
+        missing=tuple(now.rank for now in missing),
+        evaluates=all(_evaluates(now) for now in missing),
+        in_s=tuple(sorted(only.items(), key=lambda one: (-one[1], one[0]))),
+    )
+
+
+def _is_seen_to_work(now: RankNow) -> bool:
+    if now.thread == "stopped" or now.phase is None or now.for_s is None or not now.so_far_s:
+        return False
+    is_moving = now.for_s < MIN_STILL_S
+    return is_moving or now.phase in AT_REST or (now.thread == COMPUTING and now.evaluates)
+
+
+def _evaluates(now: RankNow) -> bool:
+    """By the forwards that were seen, or by its own word."""
+    if now.evaluates or now.phase == EVAL:
+        return True
+    return bool(now.so_far_s) and max(now.so_far_s, key=lambda name: now.so_far_s[name]) == EVAL
+
+
 def departure(ranks: Sequence[RankNow], longest_step_s: float | None) -> Departure | None:
     """The rank that vanished first to be told of, where the others are in code in which nobody sees whether they wait.
 
@@ -135,9 +201,9 @@ def departure(ranks: Sequence[RankNow], longest_step_s: float | None) -> Departu
 
 
 def informed(
-    found: Standstill, evidence: CollectiveEvidence | None, phase_of: Mapping[int, str | None]
+    found: Standstill, evidence: CollectiveEvidence | None, live: Mapping[int, RankNow]
 ) -> Standstill:
-    """The standstill with what the ranks' flight recorders add. phase_of: each rank's.
+    """The standstill with what the ranks' flight recorders add. live: where each rank is.
 
     They win over phases: a phase says that a rank is in no collective that we know of, a recorder that it is in one,
     or is not. Who is dead or stopped could not be asked and stays named.
@@ -146,15 +212,20 @@ def informed(
         return found
     missing = _missing(found, evidence)
     if missing == found.missing:
-        return replace(found, evidence=evidence)
+        return replace(
+            found,
+            evidence=evidence,
+            evaluates=bool(missing) and all(rank in live and _evaluates(live[rank]) for rank in missing),
+        )
     waiting = tuple(rank for rank in sorted({*found.waiting, *found.missing}) if rank not in missing)
-    phases = {phase_of.get(rank) for rank in missing or waiting}
+    phases = {live[rank].phase if rank in live else None for rank in missing or waiting}
     return replace(
         found,
         missing=missing,
         waiting=waiting,
         phase=phases.pop() if len(phases) == 1 else None,
-        thread=None,
+        thread=COMPUTING if _all_are(live, missing, COMPUTING) else None,
+        evaluates=bool(missing) and all(rank in live and _evaluates(live[rank]) for rank in missing),
         evidence=evidence,
     )
 
@@ -174,7 +245,16 @@ def _thread_of(live: Sequence[RankNow], missing: Sequence[int], by_thread: Seque
     if by_thread:
         return next(now.thread for now in live if now.rank in by_thread)
     threads = {now.thread for now in live if now.rank in missing}
-    return "stopped" if threads == {"stopped"} else None
+    return threads.pop() if threads in ({"stopped"}, {COMPUTING}) else None
+
+
+def _all_are(live: Mapping[int, RankNow], ranks: Sequence[int], thread: str) -> bool:
+    return bool(ranks) and all(rank in live and live[rank].thread == thread for rank in ranks)
+
+
+def _all_wait(live: Sequence[RankNow]) -> bool:
+    """Whether every thread is seen to wait: who evaluates may have met a collective that the others do not enter."""
+    return all(now.thread == "waiting" and now.waits_asleep for now in live)
 
 
 def _is_held_by_stop(live: Sequence[RankNow]) -> bool:
