@@ -300,7 +300,7 @@ def test_a_thread_evaluates_where_no_model_at_hand_is_in_training(
 ) -> None:
     """Of all frames together; what has no parameters has no mode that means anything."""
     monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Model))
-    work = function(SCRIPT, "def work(look, *held):\n    look()")
+    work = function(SCRIPT, "def work(look, one=None, other=None):\n    look()")
     assert expected is said_of(lambda look: work(look, *models), stuck.evaluates)
 
 
