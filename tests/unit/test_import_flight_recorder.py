@@ -452,3 +452,44 @@ def test_who_called_another_operation_and_left_it_is_told(tmp_path: Path) -> Non
     hang = hang_document(tmp_path)["hang"]
     assert [] == hang["missing_ranks"]
     assert "rank 0 in gloo:broadcast; ranks 1, 2, 3 in gloo:all_reduce" in hang["because"]
+
+
+def lived(seq: int, life: int, at_s: float, state: str = "completed", **more: object) -> Entry:
+    """A call of the life-th group that was given the name "0"."""
+    return entry(seq, state=state, pg_id=life, time_created_ns=int(at_s * 1e9), record_id=int(at_s)) | more
+
+
+def test_a_group_that_was_destroyed_and_made_anew_is_not_its_namesake(tmp_path: Path) -> None:
+    """900 calls before, 3 since: rank 3 has not entered the third, though it has called 900 under that name."""
+    before = [lived(seq, 0, seq) for seq in (899, 900)]
+    for rank in range(4):
+        life = 1 + rank % 2  # processes count their groups each for itself
+        now = [lived(seq, life, 1000 + seq) for seq in (1, 2)]
+        waiting = [] if rank == 3 else [lived(3, life, 1003, "scheduled")]
+        dump(tmp_path, rank, [*before, *now, *waiting])
+    document = hang_document(tmp_path)
+    assert [3] == document["hang"]["missing_ranks"]
+    (collective,) = document["hang"]["collectives"]
+    assert ("0", 3, [0, 1, 2]) == (collective["group"], collective["seq"], collective["waiting_ranks"])
+
+
+def test_what_was_left_pending_in_a_group_that_is_no_more_holds_up_nobody(tmp_path: Path) -> None:
+    """An elastic restart within the process: the call that failed is pending in the recorder for ever."""
+    for rank in range(4):
+        left = lived(900, 0, 900, "scheduled") if rank else lived(900, 0, 900)
+        waiting = [] if rank == 2 else [lived(2, 1, 1002, "scheduled")]
+        dump(tmp_path, rank, [left, lived(1, 1, 1001), *waiting])
+    document = hang_document(tmp_path)
+    assert [2] == document["hang"]["missing_ranks"]
+    assert [2] == [collective["seq"] for collective in document["hang"]["collectives"]]
+
+
+def test_a_rank_that_is_still_in_the_former_group_is_where_it_hangs(tmp_path: Path) -> None:
+    """The others have completed its call, destroyed the group and made it anew: they wait for it there."""
+    for rank in range(4):
+        former = lived(900, 0, 900, "scheduled" if rank == 1 else "completed")
+        anew = [] if rank == 1 else [lived(1, 1, 1000, "scheduled")]
+        dump(tmp_path, rank, [lived(899, 0, 899), former, *anew])
+    document = hang_document(tmp_path)
+    assert [1] == document["hang"]["missing_ranks"]
+    assert "900" in document["hang"]["because"]

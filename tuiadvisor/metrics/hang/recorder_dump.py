@@ -105,6 +105,7 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
         completed=completed,
         created_ns=created if _is_count(created) and created else None,  # 0: not recorded
         peer=_peer(name, known.members if known else ()) if is_p2p else None,
+        life=_count(entry.get("pg_id")) or 0,
         beside_messages=name.startswith(GLOO) and (_count(entry.get("op_id")) or 0) > seq,
     )
 
@@ -172,7 +173,7 @@ def _progress(
         if all(in_order.get(number) == name for number, name in seen.items()):
             name_of = in_order
     progress = {}
-    for number, name in name_of.items():
+    for number, name in sorted(name_of.items()):  # of a name that was given again, the newest group's
         counters = status.get(str(number))
         if isinstance(counters, dict):
             entered, done = (
