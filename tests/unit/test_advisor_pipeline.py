@@ -68,6 +68,49 @@ def test_a_heavy_stage_is_named_with_what_it_costs(rank: int, factor: float) -> 
     assert 0 < even_s < loss_s
 
 
+LONG = Pipeline(num_ranks=2, num_steps=10, forward_s=20 * MS, backward_s=40 * MS, recorded=(2, 3, 4))
+
+
+def counted(job: Pipeline, heavy_waits: float | None, **of_the_heavy: object) -> list[Frame]:
+    """The run with what the kernel counts once a second: rank 1's share of time ready without a core; None: nothing."""
+    samples = []
+    for second in range(1, 12 if heavy_waits is not None else 1):
+        ranks = [{"rank": 0, "run_delay_s": 0.01 * second}]
+        ranks.append({"rank": 1, "run_delay_s": (heavy_waits or 0.0) * second, **of_the_heavy})
+        payload = {
+            "host": "node0",
+            "mono_ns": second * 10**9,
+            "wall_ns": (1000 + second) * 10**9,
+            "ranks": ranks,
+        }
+        samples.append(Frame(FrameKind.HOST, "node0/1/1", 100 + second, second * 10**9, payload))
+    return [*frames(job), *samples]
+
+
+def test_a_heavy_stage_of_long_steps_is_named_after_eight_of_them() -> None:
+    """Twenty steps of 0.65 s kept the first sentence back for 13 s, though the stage was plain after five."""
+    view = folded(counted(replace(LONG, heavy=((1, 2.0),)), 0.01)).view()
+    assert [("heavy_stage", (1,), None)] == above_info(view)
+    assert "tune" == view.verdict.decision
+
+
+@pytest.mark.parametrize(
+    ("job", "heavy_waits"),
+    [
+        (replace(LONG, heavy=((1, 2.0),)), 0.3),  # it wants a core, which a few steps may be by chance
+        (replace(LONG, heavy=((1, 2.0),)), None),  # nobody counts whether it does
+        (replace(LONG, heavy=((1, 1.1),)), 0.01),
+        (replace(LONG, heavy=((1, 2.0),), num_steps=7), 0.01),
+        (replace(LONG, heavy=((1, 2.0),), forward_s=4 * MS, backward_s=8 * MS), 0.01),  # short steps
+        (LONG, 0.01),
+    ],
+)
+def test_what_is_not_plain_in_few_steps_waits_for_more(job: Pipeline, heavy_waits: float | None) -> None:
+    view = folded(counted(job, heavy_waits)).view()
+    assert [] == above_info(view)
+    assert view.verdict.sentence.startswith("Not enough yet")
+
+
 def test_a_heavy_part_is_named() -> None:
     """Only its backward takes longer."""
     view = pipeline_run(replace(ENOUGH, heavy=((1, 1.5),), heavy_part="B"))

@@ -56,7 +56,7 @@ from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import measured_of, no_step_words, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
-from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, pipeline_view
+from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, is_stage_clear, pipeline_view
 from tuiadvisor.advisor.judge.verdict import (
     not_yet,
     stands_still,
@@ -81,9 +81,10 @@ from tuiadvisor.paused_gc import collector_off
 from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tuiadvisor.events import GivenWork
+    from tuiadvisor.metrics.lateness.off_core import OffCore
     from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.metrics.steps.step_table import StepTable
@@ -303,6 +304,10 @@ class Advisor(Intake):
             None if steps is None else steps[1],
             on_device=self.on_device,
         )
+        if diagnosis is not None and not diagnosis.enough:
+            diagnosis = replace(
+                diagnosis, is_stage_clear=is_stage_clear(pipelines, self._off_core(diagnosis))
+            )
         places = self._places()
         given = self._given.over(self.roster.header.given)
         elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found else None
@@ -417,6 +422,17 @@ class Advisor(Intake):
             holds_stages=host is not None and not self.device_times.of_trace and has_stages(self.roster),
             witnesses=self._witnesses(table, host),
         )
+
+    def _off_core(self, diagnosis: Diagnosis) -> Callable[[tuple[int, ...]], list[OffCore]]:
+        """What kept these ranks from running over the steps of the window."""
+        table = diagnosis.table
+        ends_ns = dict(zip(table.ranks, table.last_end_ns_R.tolist(), strict=True))
+        last_s = float(diagnosis.steady_barrier.cycle_K.sum())
+
+        def of(ranks: tuple[int, ...]) -> list[OffCore]:
+            return self.roster.outside.seen(ranks, last_s, [ends_ns[rank] + LAST_SAMPLE_NS for rank in ranks])
+
+        return of
 
     def _witnesses(self, table: StepTable, host: tuple[StepTable, dict[int, DeviceView]] | None) -> Witnesses:
         """What the kernel, the devices and the agents' looks at processes say of these ranks."""

@@ -110,6 +110,7 @@ class Diagnosis:
         int, ...
     ] = ()  # by the kernel's count late for want of a core, for longer than the window
     held: tuple[HeldRank, ...] = ()  # from outside, where nobody's arrival is seen
+    is_stage_clear: bool = False  # a pipeline's heavy stage shows in the steps seen so far, however few
 
     @property
     def window_start(self) -> int:
@@ -145,14 +146,12 @@ class Diagnosis:
 
     @property
     def is_clear_early(self) -> bool:
-        """Long steps, most of which wait for the same rank: few of them tell."""
+        """Long steps, most of which wait for the same rank, or the same stage: few of them tell."""
         cycle_K = self.steady_barrier.cycle_K
         if self.num_all_steady < MIN_CLEAR_STEPS or not cycle_K.size or float(median(cycle_K)) < LONG_STEP_S:
             return False
-        return any(
-            entry.late.persistent
-            and entry.late.hit_share >= MIN_CLEAR_HITS
-            and entry.late.gain.loss_low_s >= MIN_CLEAR_LOSS * entry.late.gain.step_s
+        return self.is_stage_clear or any(
+            entry.late.persistent and is_clear(entry.late.hit_share, entry.late.gain)
             for entry in self.stragglers
         )
 
@@ -164,6 +163,11 @@ class Diagnosis:
         step_K = column_median(self.table.step_s_RK)
         seen_K = step_K[np.isfinite(step_K)]
         return self.num_missing_steps * float(median(seen_K)) if seen_K.size else None
+
+
+def is_clear(hit_share: float, gain: Gain) -> bool:
+    """Whether what is in so many of the steps and costs so much is no chance, though the steps be few."""
+    return hit_share >= MIN_CLEAR_HITS and gain.loss_low_s >= MIN_CLEAR_LOSS * gain.step_s
 
 
 def diagnose_table(

@@ -11,6 +11,7 @@ import numpy as np
 
 from tuiadvisor.causes.facts import Pipelines
 from tuiadvisor.events import EventKind
+from tuiadvisor.metrics.diagnosis import MIN_CLEAR_LOSS, is_clear
 from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, chunks_of
 from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits, RankWork, pipeline_limits
 from tuiadvisor.metrics.steps.arrays import column_median
@@ -18,11 +19,14 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.detail.pipeline_store import HeldEvents, PipelineStore
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.off_core import OffCore
     from tuiadvisor.metrics.steps.arrays import Bools
 
 MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
@@ -84,6 +88,25 @@ def find_pipelines(
         schedule=_schedule(roster),
         why_not="",
     )
+
+
+def is_stage_clear(pipelines: Pipelines | None, off_core: Callable[[tuple[int, ...]], list[OffCore]]) -> bool:
+    """Whether the slowest pipeline's heavy stages are beyond doubt in few steps.
+
+    off_core: what is known of these ranks. Who lacked a core or stood stopped in a few steps may be so by chance, and
+    its stage with it: that takes as many steps as everything else.
+    """
+    limits = pipelines.shown if pipelines is not None else None
+    if limits is None or limits.heavy_gain is None or not is_clear(limits.hit_share, limits.heavy_gain):
+        return False
+    times = limits.times
+    ranks = tuple(sorted({times.rank_S[times.stages.index(stage)] for stage in limits.heavy_stages}))
+    return all(_has_its_core(one) for one in off_core(ranks))
+
+
+def _has_its_core(seen: OffCore) -> bool:
+    wait = seen.most_wait if seen.wait is None else seen.wait
+    return wait is not None and wait < MIN_CLEAR_LOSS and not seen.num_stopped and not seen.throttled
 
 
 def _nothing(why: str, roster: Roster) -> Pipelines:
