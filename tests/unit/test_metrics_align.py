@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.steps.step_alignment import RankSteps, align
+from tuiadvisor.metrics.steps.step_alignment import RankSteps, align, is_out_of_step
 
 STEP_NS = 20_000_000
 
@@ -107,3 +107,26 @@ def test_gaps_keep_the_offset() -> None:
     keep = np.arange(60) % 3 != 1
     thinned = RankSteps(rank.step[keep], rank.seq[keep], rank.mark_ns[keep])
     assert 10 == align(REFERENCE, thinned, same_clock=True).offset
+
+
+def uneven(num_of_epoch: int, num_epochs: int, of_all: int = 60) -> RankSteps:
+    """Steps of a rank that has fewer batches an epoch than the longest: it goes on calling their collectives."""
+    job = np.concatenate([of_all * epoch + np.arange(num_of_epoch) for epoch in range(num_epochs)])
+    return RankSteps(np.arange(job.size, dtype=np.int64), 7 + 3 * job, job * STEP_NS)
+
+
+def test_a_rank_that_makes_fewer_steps_than_the_others_has_left_the_axis() -> None:
+    """Join with uneven inputs: 60 and 50 batches an epoch fell ten steps further apart with each."""
+    longest = uneven(60, 4)
+    assert is_out_of_step(longest, uneven(50, 4))
+    assert is_out_of_step(uneven(50, 4), longest)
+    assert not is_out_of_step(longest, uneven(60, 4))
+    assert not is_out_of_step(longest, uneven(50, 1))  # nothing is apart before the second epoch
+
+
+def test_another_groups_numbers_tell_nothing_of_the_axis() -> None:
+    """Two collectives a step against three: equal numbers are chance."""
+    other = replace(REFERENCE, seq=7 + 2 * REFERENCE.step)
+    assert not is_out_of_step(REFERENCE, other)
+    assert not is_out_of_step(REFERENCE, without_seq(REFERENCE))
+    assert not is_out_of_step(REFERENCE, replace(REFERENCE, seq=REFERENCE.seq + 1))  # as many, and none alike

@@ -7,6 +7,7 @@ puts local steps on the job's axis. Nothing here loops over ranks in the usual c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from tuiadvisor.advisor.steps.next_steps import MAX_LEAP_STEPS, Batch
 from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS, NONE, RankTracks
 from tuiadvisor.events import UNKNOWN
+from tuiadvisor.metrics.steps.step_alignment import RankSteps, is_out_of_step
 from tuiadvisor.metrics.steps.step_table import StepTable, build_table
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ EARLY_STEPS: Final = 256  # kept for good: the warm-up must not scroll away
 MAX_EARLY_RANKS: Final = 1024  # their median stands for the others'
 MAX_TABLE_CELLS: Final = 1 << 16  # rank-steps a view looks at: 40 ms for 64 ranks
 MIN_TABLE_STEPS: Final = 256
+MAX_SUSPECTS: Final = 64  # ranks looked at step by step for having left the job's axis: 50 us each
+OUT_OF_STEP: Final = (
+    "it makes fewer or more steps than the others (uneven inputs, as under Join), so its steps are not theirs"
+)
 MAX_GENERATIONS: Final = 4  # of one rank within one frame: more is a damaged frame
 
 _DURATIONS: Final = tuple(
@@ -280,8 +286,38 @@ class StepStore:
     def not_compared(self, min_rows: int) -> dict[int, str]:
         """Ranks with at least so many records and no place on the job's axis, and why."""
         rows = np.flatnonzero(~self.tracks.is_aligned & (self.tracks.num_rows >= min_rows))
-        rows = rows[np.argsort(self.tracks.rank[rows])]
-        return {int(self.tracks.rank[row]): self.alignments.why_not.get(row, "") for row in rows.tolist()}
+        why_not = {row: self.alignments.why_not.get(row, "") for row in rows.tolist()}
+        why_not |= dict.fromkeys(self._out_of_step(self.tracks.aligned_rows()).tolist(), OUT_OF_STEP)
+        return {
+            rank: why_not[row] for rank, row in sorted((int(self.tracks.rank[row]), row) for row in why_not)
+        }
+
+    def _out_of_step(self, rows: Ints) -> Ints:
+        """Those of the aligned rows that have made fewer or more steps than the first since they were aligned.
+
+        Most are cleared by one number each: that of their newest step is the first one's there, too.
+        """
+        tracks = self.tracks
+        if rows.size < 2:
+            return rows[:0]
+        first, others = int(rows[0]), rows[1:]
+        last = tracks.last_step[others]
+        own, _, _ = self.recent.at(others, last[:, None])
+        there, _, held = self.recent.at(
+            np.array([first]), (last + tracks.offset[others] - tracks.offset[first])[None, :]
+        )
+        is_known = (own[:, 0] != UNKNOWN) & held[0] & (there[0] != UNKNOWN)
+        may_be = (~is_known | (own[:, 0] != there[0])) & tracks.contemporary(others, first)
+        suspects = others[may_be][:MAX_SUSPECTS]
+        if not suspects.size:
+            return rows[:0]
+        steps = self._job_steps_of(first)
+        found = [row for row in suspects.tolist() if is_out_of_step(steps, self._job_steps_of(row))]
+        return np.array(found, dtype=np.int64)
+
+    def _job_steps_of(self, row: int) -> RankSteps:
+        found = self.recent.of_rank(row, self.capacity)
+        return replace(found, step=found.step + self.tracks.offset[row])
 
     def ranks(self) -> list[int]:
         """Every rank that has sent a step."""
@@ -302,6 +338,7 @@ class StepStore:
         if span is None:
             return None
         aligned = self.tracks.aligned_rows()
+        aligned = aligned[~np.isin(aligned, self._out_of_step(aligned))]
         shift = self.axis_shift()
         oldest, newest = span
         width = self.table_width

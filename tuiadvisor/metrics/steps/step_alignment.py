@@ -123,6 +123,22 @@ def _equal_lengths(reference: RankSteps, rank: RankSteps, offset: int) -> bool:
     return mad_sigma(ref - own) <= MAX_UNLIKE * max(mad_sigma(ref), mad_sigma(own))
 
 
+def is_out_of_step(reference: RankSteps, rank: RankSteps) -> bool:
+    """Whether a rank that has a place on the job's axis no longer keeps it: its steps are fewer or more than others'.
+
+    Both in job steps. Equal sequence numbers then fall on steps apart, for whole stretches by as many: of a rank whose
+    numbers are another group's they meet by chance, now here, now there.
+    """
+    theirs, own = _advances(reference), _advances(rank)
+    if theirs is None or own is None:
+        return False
+    _, ref_at, own_at = np.intersect1d(theirs[1], own[1], assume_unique=True, return_indices=True)
+    apart = theirs[0][ref_at] - own[0][own_at]
+    if apart.size < MIN_LENGTHS or np.count_nonzero(apart) < MIN_MATCHES:
+        return False
+    return bool(np.mean(np.diff(apart) == 0) >= MIN_SUPPORT)
+
+
 def _overlap(reference: RankSteps, rank: RankSteps) -> bool:
     ref, own = reference.mark_ns[reference.mark_ns != UNKNOWN], rank.mark_ns[rank.mark_ns != UNKNOWN]
     return bool(ref.size and own.size and ref.max() >= own.min() and own.max() >= ref.min())
