@@ -17,14 +17,17 @@ from synthetic_run import MS, Fault, Job, above_info, folded, frames
 from test_advisor_oddities import host_frames
 
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
+from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
+from tuiadvisor.metrics.diagnosis import _stopped_in_pauses
 from tuiadvisor.metrics.lateness.in_window import Lateness, find_held
 from tuiadvisor.metrics.lateness.late_phase import Cause
 from tuiadvisor.metrics.lateness.off_core import (
+    HeldRank,
     OffCore,
     _explained,
     _Steps,
@@ -33,6 +36,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     lacks_core,
     least_throttled,
 )
+from tuiadvisor.metrics.lateness.witnesses import Witnesses
 from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
@@ -453,6 +457,62 @@ def test_looks_that_cannot_be_are_not_believed() -> None:
     assert "in forward" in looked_at(job, {2: 1}, looks=0).verdict.sentence
 
 
+def test_looks_tell_when_a_rank_stood_between_two_samples() -> None:
+    """A stop of 300 ms lies between samples a second apart: its pause was "the cause is unknown"."""
+    stops = Stops()
+    entry = {"rank": 1, "stopped_at_ns": [2_100_000_000, 2_200_000_000, -5, "x", 9_000_000_000]}
+    stops.take("node0", {"mono_ns": 3 * 10**9, "ranks": [entry, {"rank": 2, "stopped_at_ns": 7}]})
+    was_stopped = stops.within({1: "node0", 2: "node0"})
+    assert was_stopped(1, 2_000_000_000, 2_150_000_000)
+    assert not was_stopped(1, 2_300_000_000, 3_000_000_000)
+    assert not was_stopped(1, 8_000_000_000, 9_500_000_000)  # later than it was told
+    assert not was_stopped(2, 0, 10**12)
+
+
+def in_pauses(
+    late_s: float = 0.3, stops: int = 1, share: float = 0.3, named: bool = False
+) -> tuple[HeldRank, ...]:
+    """Two ranks, steps of 10 ms and each twelfth of 310, in which rank 1 comes late; looks find row `stops` stopped."""
+    cycle = np.full(600, 0.01)
+    cycle[::12] += 0.3
+    ends = 1 + np.cumsum(cycle)
+    lateness = np.zeros((2, 600))
+    lateness[1, ::12] = late_s
+    table = SimpleNamespace(
+        ranks=(0, 1),
+        begin_s_RK=np.tile(ends - cycle, (2, 1)),
+        end_s_RK=np.tile(ends, (2, 1)),
+        origin_ns_R=np.zeros(2),
+    )
+    found: Any = SimpleNamespace(
+        table=table,
+        barrier=SimpleNamespace(evidence="arrival", cycle_K=cycle, lateness_RK=lateness),
+        steadiness=SimpleNamespace(elapsed_K=np.ones(600, dtype=bool)),
+        steady_barrier=SimpleNamespace(cycle_K=cycle[cycle < 0.1]),
+        compared_rows=np.arange(2),
+        stragglers=(SimpleNamespace(late=SimpleNamespace(row=1)),) if named else (),
+        open_late=(),
+        held=(),
+    )
+    seen = [OffCore(stopped=0.0), OffCore(stopped=0.0)]
+    seen[stops] = OffCore(stopped=share, num_stopped=40)
+
+    def was_stopped(rank: int, begin_ns: int, end_ns: int) -> bool:
+        return rank == stops and end_ns - begin_ns > 10**8
+
+    return _stopped_in_pauses(found, Witnesses(off_core=lambda _: seen, was_stopped=was_stopped))
+
+
+def test_a_rank_that_is_stopped_where_epochs_begin_is_told_though_no_steady_step_shows_it() -> None:
+    """A third of its time, all within long waits for data: "periodic waits for data" alone was said."""
+    assert (HeldRank(1, "stopped", 0.3, 0.0, in_pauses=True),) == in_pauses()
+    assert () == in_pauses(named=True)
+    assert () == in_pauses(late_s=0.0)  # all are late alike: its stops cost nobody anything that is seen
+    assert () == in_pauses(late_s=0.03)
+    assert () == in_pauses(stops=0)  # who is stopped while it waits for the other
+    assert () == in_pauses(share=0.05)
+
+
 def test_a_stopped_process_is_met_by_looks() -> None:
     """One that is stopped, one that sleeps, one that has ended: the counts of those that are there."""
     stopped, asleep = (
@@ -469,7 +529,11 @@ def test_a_stopped_process_is_met_by_looks() -> None:
         for one in (stopped, asleep):
             one.kill()
             one.wait()
-    assert {"looks": 5, "stopped_looks": 5} == looks.counts(stopped.pid)
+    told = looks.counts(stopped.pid)
+    times_ns = told.pop("stopped_at_ns")
+    assert isinstance(times_ns, list)
+    assert (5, sorted(times_ns)) == (len(times_ns), times_ns)
+    assert {"looks": 5, "stopped_looks": 5} == told == looks.counts(stopped.pid)  # the times are told once
     assert {"looks": 5, "stopped_looks": 0} == looks.counts(asleep.pid)
     assert {} == looks.counts(1 << 22)
     looks.keep([asleep.pid])

@@ -30,6 +30,10 @@ UNSETTLED: Final = (
     "It explains the lateness in most steps; what is lost by it is not settled yet, "
     "for steps are of any length then."
 )
+IN_PAUSES: Final = (
+    "The others wait for it mostly in long steps, as where an epoch begins; what is lost by it is a part of what those "
+    "take."
+)
 
 
 def measure(diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measured]:
@@ -54,7 +58,11 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
         "held",
         {
             "held_rank_words": f"{rank_words(ranks)} {said}",
-            "held_note": UNSETTLED if diagnosis.compared_rows.size > 1 else UNSEEN,
+            "held_note": IN_PAUSES
+            if worst.in_pauses
+            else UNSETTLED
+            if diagnosis.compared_rows.size > 1
+            else UNSEEN,
             "held_share": worst.share,
             "held_share_of_others": worst.others,
             "is_held_stopped": int(reason == "stopped"),

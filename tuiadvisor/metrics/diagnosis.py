@@ -29,11 +29,12 @@ from tuiadvisor.metrics.lateness.late_phase import (
     with_device_clock,
     with_pace,
 )
+from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.lateness.wanderers import Wanderers, who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
-from tuiadvisor.metrics.pauses.stopped_process import with_stops
+from tuiadvisor.metrics.pauses.stopped_process import share_of_stops, with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOURHOOD_STEPS
 from tuiadvisor.metrics.series.drift import Drift, find_drift
@@ -202,7 +203,31 @@ def diagnose_table(
             ),
         )
     found = _without_open(found)
+    found = replace(found, held=(*found.held, *_stopped_in_pauses(found, witnesses)))
     return replace(found, steadiness=_explained(found, witnesses, from_beginning=from_beginning))
+
+
+def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank, ...]:
+    """Who is stopped mostly in steps that are pauses, as where an epoch begins: steady steps do not tell it."""
+    off_core, was_stopped = witnesses.off_core, witnesses.was_stopped
+    columns = np.flatnonzero(found.steadiness.elapsed_K)
+    if off_core is None or was_stopped is None or found.compared_rows.size < 2 or not columns.size:
+        return ()
+    left_s_K = np.cumsum(found.barrier.cycle_K[columns][::-1])[::-1]
+    columns = columns[left_s_K <= max(float(found.steady_barrier.cycle_K.sum()), SETTLED_S)]
+    span_s = float(found.barrier.cycle_K[columns].sum())
+    if span_s < PAST_S:
+        return ()
+    told = {entry.late.row for entry in (*found.stragglers, *found.open_late)} | {
+        one.row for one in found.held
+    }
+    return tuple(
+        replace(one, in_pauses=True)
+        for one in held_ranks(off_core(span_s), span_s)
+        if one.reason == "stopped"
+        and one.row not in told
+        and share_of_stops(found.table, found.barrier, columns, one.row, was_stopped) >= MIN_HELD
+    )
 
 
 def _without_open(found: Diagnosis) -> Diagnosis:

@@ -13,8 +13,16 @@ from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_SEEN: Final = 256  # of one rank: looks at a second's distance
+MAX_SEEN: Final = 1024  # of one rank: looks at a tenth of a second's distance, older agents' at a second's
+MAX_TOLD: Final = 64  # in one payload
 STOPPED: Final = "stopped"
+
+
+def _times_ns(entry: Payload, now_ns: int) -> list[int]:
+    """When looks before this payload found it stopped."""
+    told = entry.get("stopped_at_ns")
+    times = told[:MAX_TOLD] if isinstance(told, list) else []
+    return [ns for ns in times if type(ns) is int and 0 < ns <= now_ns]
 
 
 class Stops:
@@ -29,17 +37,17 @@ class Stops:
         if now_ns is None:
             return
         for entry in objects(payload, "ranks"):
-            if entry.get("state") != STOPPED and entry.get("thread") != STOPPED:
-                continue
+            is_now = entry.get("state") == STOPPED or entry.get("thread") == STOPPED
+            times_ns = [*_times_ns(entry, now_ns), *((now_ns,) if is_now else ())]
             rank = integer(entry, "rank")
-            if rank is None:
+            if rank is None or not times_ns:
                 continue
             known = self._seen.get(rank)
             if known is None or known[0] != host:  # another host, another clock
                 if known is None and len(self._seen) >= MAX_WATCHED_RANKS:
                     continue
                 known = self._seen[rank] = (host, deque(maxlen=MAX_SEEN))
-            known[1].append(now_ns)
+            known[1].extend(times_ns)
 
     def within(self, hosts: dict[int, str]) -> Callable[[int, int, int], bool]:
         """A function (rank, begin_ns, end_ns) for ranks on these hosts."""

@@ -85,6 +85,7 @@ class HeldRank:
     share: float  # of its time
     others: float  # the same of the typical other
     limit_cores: float | None = None
+    in_pauses: bool = False  # the others wait for it mostly in steps that are not steady
 
 
 def held_ranks(seen: list[OffCore], span_s: float) -> tuple[HeldRank, ...]:

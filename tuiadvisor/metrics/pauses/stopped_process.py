@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.pauses.irregular import Interruption
     from tuiadvisor.metrics.pauses.steady_steps import Steadiness
+    from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
 
@@ -40,6 +41,30 @@ def with_stops(
     return replace(
         steadiness, pauses=(*others, *irregular_pauses(table, barrier.cycle_K, tuple(told), median_s))
     )
+
+
+def share_of_stops(
+    table: StepTable, barrier: Barrier, columns: Ints, row: int, was_stopped: Callable[[int, int, int], bool]
+) -> float:
+    """Share of the time of these columns, pauses among them, that all others wait for a row in whose steps it stood.
+
+    Only what it arrives later than every other: who is stopped while it waits itself holds nobody up. 0 where the order
+    of arrival is not known.
+    """
+    cycle_s = float(np.nansum(barrier.cycle_K[columns]))
+    if not columns.size or cycle_s <= 0 or barrier.lateness_RK.shape[0] < 2 or barrier.evidence == "none":
+        return 0.0
+    lateness_RK = barrier.lateness_RK[:, columns]
+    excess_K = lateness_RK[row] - np.delete(lateness_RK, row, axis=0).max(axis=0)
+    held_s = 0.0
+    for place in np.flatnonzero(excess_K > 0).tolist():
+        begin_s, end_s = table.begin_s_RK[row, columns[place]], table.end_s_RK[row, columns[place]]
+        origin_ns = int(table.origin_ns_R[row])
+        if np.isfinite(begin_s + end_s) and was_stopped(
+            table.ranks[row], origin_ns + int(begin_s * 1e9), origin_ns + int(end_s * 1e9)
+        ):
+            held_s += float(excess_K[place])
+    return held_s / cycle_s
 
 
 def _with_stop(
