@@ -297,6 +297,16 @@ def test_a_device_says_nothing_by_its_hosts_clock() -> None:
     assert any(one.metric == "buckets" and "device" in one.why for one in view.unknown)
 
 
+def test_a_loop_without_a_wrapper_has_no_buckets_to_resize() -> None:
+    """Its reason is the missing wrapper, not a bucket of DDP that nobody saw."""
+    sequence = frames(JOB)
+    for entry in sequence[0].payload["ranks"]:  # type: ignore[attr-defined]
+        entry["model"] = {"models": 1, "params": 1000}
+    view = folded(sequence).view()
+    (why,) = [one.why for one in view.unknown if one.metric == "buckets"]
+    assert why.startswith("no wrapper (DDP, FSDP, DeepSpeed) was seen on the model")
+
+
 def test_an_earlier_moment_shows_what_was_seen_by_then() -> None:
     """Back at step 30 only the first burst has been seen."""
     view = advised(JOB, told(JOB)).view_at(30)

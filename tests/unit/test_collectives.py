@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from snapshot import views
 from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor.detail.collectives import MAX_CALLS, NAMES, Collectives
 from tuiadvisor.events import EventKind
+from tuiadvisor.views.efficiency import Stack
 
 MS = 1_000_000
 
@@ -109,6 +112,28 @@ def test_the_screen_shows_lanes_shares_and_calls() -> None:
         assert part in text
     assert "all-reduce         25.6 MB      12  2.10 ms   900 µs   800 µs  rank 2, 94 %\n" in text
     assert "broadcast" in text
+
+
+def test_what_a_loop_without_a_wrapper_sends_is_called_its_own() -> None:
+    """Four all_gather in forward stood under "gradient comm", beside words about DDP's buckets."""
+    view = replace(views.detailed(), stack=Stack({"models": 1}))
+    assert "loop's own comm" in Keyboard(views.live(view)).press("4")
+    unseen = Keyboard(views.live(replace(view, collectives=()))).press("4")
+    assert "Which collectives the loop calls was not seen yet" in unseen
+    for text in (Keyboard(views.live(view)).press("4"), unseen):
+        assert "gradient comm" not in text
+        assert "DDP's own all-reduces" not in text
+    wrapped = replace(view, stack=Stack({"models": 1, "wrappers": "DDP"}))
+    assert "gradient comm" in Keyboard(views.live(wrapped)).press("4")
+
+
+def test_steps_seen_in_detail_are_not_denied_where_their_communication_was_not_timed() -> None:
+    """The title said "no step seen in detail", the sentence below that steps were."""
+    view = views.detailed()
+    view = replace(view, overlap=replace(view.overlap, sampled_share=None))
+    text = Keyboard(views.live(view)).press("4")
+    assert "no step seen in detail" not in text
+    assert "* timed in no step" in text
 
 
 def test_what_was_not_seen_names_the_reason_and_the_way() -> None:

@@ -320,7 +320,7 @@ class Advisor(Intake):
             devices=devices,
             pipelines=pipelines,
             pipeline=pipeline_view(pipelines),
-            exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis),
+            exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis, stack),
             clock="device" if timed else "host",
             step=step,
             stack=stack,

@@ -47,7 +47,7 @@ def of_stack(stack: Stack) -> Values:
     fsdp2 = "FSDP2" in wrappers
     zero3 = stack.number("zero_stage") == 3 or sharding.startswith("ZeRO-3")
     mesh = stack.text("mesh").split()
-    is_own = not (wrappers or sharding or mesh) and stack.number("zero_stage") is None
+    is_own = stack.is_own_exchange
     axes = [axis.partition("=")[0].lower() for axis in mesh]
     return {
         "is_fsdp1": int(fsdp1),

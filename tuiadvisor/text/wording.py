@@ -25,7 +25,6 @@ OPERATIONS: Final = {
     "all_gather": "all-gather",
     "reduce_scatter": "reduce-scatter",
     "all_to_all": "all-to-all",
-    "gradient_barrier": "gradient comm",
 }
 MEETS: Final = {"yes": "✓", "no": "✖", "perhaps": "?", "": " "}  # a limit of the sizes
 # What the time of a pipeline's ranks goes into: field of the view, what it is.

@@ -25,6 +25,12 @@ class Stack:
         value = self.facts.get(name)
         return value if isinstance(value, str) else ""
 
+    @property
+    def is_own_exchange(self) -> bool:
+        """Nothing wraps the model that was seen: what ranks exchange the loop itself sends."""
+        is_wrapped = any(self.text(name) for name in ("wrappers", "sharding", "mesh"))
+        return bool(self.number("models")) and not is_wrapped and self.number("zero_stage") is None
+
 
 @dataclass(frozen=True, slots=True)
 class Dot:

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.communication.bucket_timeline import Exchanges
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.views.efficiency import Stack
 
 CORES_FOR_BOTH: Final = 2  # a rank's: one for compute and one for the threads that exchange
 MAX_BARS: Final = 64  # on a screen
 FLOP_PER_TOKEN_IN_BACKWARD: Final = 4  # times parameters: two products a layer, of 2 each
 NO_DETAIL: Final = "no steady step was seen in detail"
+NO_BUCKET: Final = "the steps seen in detail show no bucket of DistributedDataParallel on every rank"
+NO_WRAPPER: Final = "no wrapper (DDP, FSDP, DeepSpeed) was seen on the model, so it has no buckets to resize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,9 @@ NO_EXCHANGE: Final = Exchange(None, "")
 
 
 def find_exchange(
-    held: BucketStore, store: StepStore, roster: Roster, diagnosis: Diagnosis | None
+    held: BucketStore, store: StepStore, roster: Roster, diagnosis: Diagnosis | None, stack: Stack | None
 ) -> Exchange:
-    """What was seen of the exchange in the steps of this diagnosis."""
+    """What was seen of the exchange in the steps of this diagnosis; stack is None where no probe saw the model."""
     if diagnosis is None or diagnosis.table.num_ranks < 2:
         return NO_EXCHANGE
     devices = {fact.texts.get("device", "") for fact in roster.ranks.values()} - {""}
@@ -61,9 +64,7 @@ def find_exchange(
         return NO_EXCHANGE  # why it is unknown is said there
     found = held.held(store, diagnosis.table.ranks, diagnosis.steady_steps)
     if found is None:
-        has_detail = diagnosis.steady.flagged_RK(StepFlag.DETAIL).any()
-        why = "its steps in detail tell of no single bucket of DistributedDataParallel on all ranks"
-        return Exchange(None, why if has_detail else NO_DETAIL)
+        return Exchange(None, _why_no_bucket(diagnosis, stack))
     line = bucket_line(found.exchanges)
     if line is None:
         num = found.exchanges.steps_K.size
@@ -71,6 +72,12 @@ def find_exchange(
     cores = roster.cores_per_rank() if devices else None
     left = _left_beside(diagnosis, cores, roster.crowd(diagnosis).core_wait_share or 0.0)
     return Exchange(_view(line, found.exchanges, found.num_elements, diagnosis, left), "")
+
+
+def _why_no_bucket(diagnosis: Diagnosis, stack: Stack | None) -> str:
+    if stack is not None and stack.is_own_exchange:
+        return NO_WRAPPER
+    return NO_BUCKET if diagnosis.steady.flagged_RK(StepFlag.DETAIL).any() else NO_DETAIL
 
 
 def _left_beside(diagnosis: Diagnosis, cores_per_rank: float | None, core_wait_share: float) -> float | None:

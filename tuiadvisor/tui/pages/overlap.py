@@ -156,8 +156,8 @@ def _legend(view: RunView, width: int) -> list[Line]:
 def _seen(view: RunView) -> str:
     share = view.overlap.sampled_share
     if not share:
-        return "no step seen in detail" if view.pipeline is None else ""
-    return f"* seen in {text_of.share(share)} of steps, the rest in all"
+        return "* timed in no step" if view.pipeline is None else ""
+    return f"* timed in {text_of.share(share)} of the steps, the rest in all"
 
 
 def _shares(view: RunView, width: int) -> list[Line]:
@@ -215,13 +215,13 @@ def _table(view: RunView, width: int) -> list[Line]:
     rows = [Line((*head.spans, ("  last arriver", "dim"))), _barrier(view, wide=wide)]
     rows += [_collective(each, wide=wide) for each in view.collectives]
     if not view.collectives:
-        text = "DDP's own all-reduces run in C++: here they are seen as one; a trace shows each of them."
+        text = OWN_UNSEEN if _is_own(view) else DDP_UNSEEN
         rows += [line((each, "dim")) for each in wrap(text, width)]
     return rows
 
 
 def _barrier(view: RunView, *, wide: bool) -> Line:
-    """Return gradient communication as a whole, which every step shows."""
+    """Return the communication of a step as a whole, which every step shows."""
     overlap = view.overlap
     comers = [rank for rank in view.ranks if rank.last_arrivals is not None]
     last = max(comers, key=lambda rank: rank.last_arrivals or 0, default=None)
@@ -231,7 +231,7 @@ def _barrier(view: RunView, *, wide: bool) -> Line:
     figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
     figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
     figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
-    return _figures("gradient comm", figures, who, wide=wide)
+    return _figures("loop's own comm" if _is_own(view) else "gradient comm", figures, who, wide=wide)
 
 
 def _collective(each: CollectiveRow, *, wide: bool) -> Line:
@@ -241,10 +241,17 @@ def _collective(each: CollectiveRow, *, wide: bool) -> Line:
     return _figures(name, figures if wide else figures[:5], who, wide=wide)
 
 
+def _is_own(view: RunView) -> bool:
+    """No wrapper was seen on the model, so what is exchanged need not be gradients."""
+    return view.stack is not None and view.stack.is_own_exchange
+
+
 def _is_alone(view: RunView) -> bool:
     return view.run.world_size == 1 and view.overlap.comm_exposed_s is None and not view.collectives
 
 
+DDP_UNSEEN = "DDP's own all-reduces run in C++: here they are seen as one; a trace shows each of them."
+OWN_UNSEEN = "Which collectives the loop calls was not seen yet: D watches each call of the next 3 s."
 ALONE = "one rank: there is no gradient communication"
 HEADS = ("operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden")
 
