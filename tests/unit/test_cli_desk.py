@@ -36,7 +36,7 @@ from tuiadvisor.tui.contract.desk import (
     StateSize,
     WantRuns,
 )
-from tuiadvisor.tui.contract.feed import End, Pause
+from tuiadvisor.tui.contract.feed import End, Pause, SeekStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,6 +172,45 @@ def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) 
         assert device_hours == pytest.approx(4 * hours, rel=0.01)
         assert money == pytest.approx(8 * hours, rel=0.01)
         assert "EUR" in worth
+    finally:
+        desk.stop()
+        live.stop()
+
+
+def test_a_live_run_is_compared_anew_as_it_goes_on(folder: Path) -> None:
+    """The comparison stood at the step at which it was made; what is marked was nowhere on the screens."""
+    path = folder / "next.tuirec"
+    recording(path, Job(num_steps=400, seed=3))
+    mark_before(folder, str(folder / "before.tuirec"), "train.py", 119)
+    live = ReplayFeed(ReplaySource(path))
+    live.start()
+    live.command(SeekStep(150))
+    wait_until(lambda: (view := live.latest().view) is not None and (view.last_step or 0) >= 150)
+    live.command(Pause())
+    wait_until(lambda: live.latest().phase == "paused")
+    desk = Desk(live, folder, live_path=str(path))
+    desk.start()
+    try:
+        wait_until(lambda: desk.desk().before is not None)
+        marked = desk.desk().before
+        assert marked is not None
+        assert ("before.tuirec", "train.py", 119, False) == (
+            marked.name, marked.label, marked.step, marked.is_live,
+        )  # fmt: skip
+        wait_until(lambda: desk.desk().compared_step is not None)
+        then = desk.desk().compared_step
+        assert then is not None
+        assert then < 300
+        assert desk.due_again() is None
+        live.command(End())
+        wait_until(lambda: (desk.desk().compared_step or 0) == 399)
+        comparison = desk.desk().comparison
+        assert comparison is not None
+        assert "before.tuirec" == Path(comparison.before.path).name
+        assert desk.due_again() is None
+        desk.command(Compare(str(folder / "before.tuirec"), str(folder / "old" / "after.tuirec")))
+        wait_until(lambda: desk.desk().compared_step is None)  # the live run is none of the two
+        assert desk.due_again() is None
     finally:
         desk.stop()
         live.stop()

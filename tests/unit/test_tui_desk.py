@@ -16,6 +16,7 @@ from tuiadvisor.tui.contract.desk import (
     DeskCommand,
     GoLive,
     ListRuns,
+    MarkedBefore,
     NudgeSize,
     OpenRun,
     Scale,
@@ -96,16 +97,27 @@ def test_enter_opens_a_recording_and_the_live_row_leads_back(keyboard: Keyboard)
     assert [GoLive()] * 2 == keyboard.shell.asked[-2:]
 
 
-def test_two_marked_recordings_are_compared_in_the_order_of_marking(keyboard: Keyboard) -> None:
-    """One is not enough, a third replaces the first, marking again takes the mark away."""
-    assert "mark two recordings first" in keyboard.press("8", "c")
-    assert "marked as before" in keyboard.press("down", "m")
-    assert "marked as after" in keyboard.press("up", "m")
+@pytest.mark.parametrize("keys", [("m", "m", "c"), ("down", "m", "up", "up", "m", "c")])
+def test_two_marked_recordings_are_compared_the_older_one_as_before(
+    keyboard: Keyboard, keys: tuple[str, ...]
+) -> None:
+    """In whichever order they were marked: m m took the mark away again, and the one marked first was before."""
+    assert "none is so far" in keyboard.press("8", "c")
+    text = keyboard.press(*keys[:-1])
+    assert "c compares before (before) with after (after)" in text
+    assert "1 before: before · 2 after: after" in text
     keyboard.press("c")
     assert Compare("/runs/before.tuirec", "/runs/after.tuirec") == keyboard.shell.asked[-1]
     assert "compare" == keyboard.page
-    keyboard.press("8", "m")
-    assert ["/runs/before.tuirec"] == keyboard.place.at(Runs).marked
+
+
+def test_one_mark_is_not_enough_and_marking_again_takes_it_away(keyboard: Keyboard) -> None:
+    """A third mark replaces the first; what has no recording cannot be marked."""
+    assert "* marked: after" in keyboard.press("8", "m")
+    assert "1 is so far" in keyboard.press("c")
+    assert "after is no longer marked" in keyboard.press("up", "m")
+    keyboard.press("m", "m", "m")
+    assert ["/runs/before.tuirec", "/runs/node/pretrain-7b.tuirec"] == keyboard.place.at(Runs).marked
     assert "choose a recording first" in keyboard.press("g", "m")
 
 
@@ -132,6 +144,31 @@ def test_comparing_looks_for_recordings_where_none_were_looked_for() -> None:
     keyboard = Keyboard(views.live(views.straggler()), desk=replace(desks.desk(), runs=()))
     keyboard.press("7")
     assert [ListRuns()] == keyboard.shell.asked
+
+
+def test_the_seventh_screen_says_what_b_marked_and_what_follows(keyboard: Keyboard) -> None:
+    """The run and its step, and how far the live one is on its way to being compared."""
+    marked = MarkedBefore("old/before.tuirec", "train.py", 119, 400)
+    keyboard.place.take_desk(desks.desk(before=marked))
+    text = keyboard.press("7")
+    assert "old/before.tuirec (train.py), marked at step 119" in text
+    seen = views.straggler().window.num_steps
+    assert f"with it after 400 steady steps: {seen} so far" in " ".join(text.split())
+    keyboard.place.take_desk(desks.desk(before=replace(marked, is_live=True)))
+    assert "It is this run." in keyboard.press("1", "7")
+    keyboard.place.take_desk(desks.desk(before=replace(marked, label="other.py")))
+    assert "The next recorded run of other.py" in keyboard.press("1", "7")
+
+
+def test_a_comparison_says_how_far_the_live_run_was_and_is_made_anew_with_u(keyboard: Keyboard) -> None:
+    """Else a frozen picture looks like the present."""
+    keyboard.place.take_desk(desks.desk(comparison=desks.comparison()))
+    assert "of the live run" not in keyboard.press("7")
+    keyboard.place.take_desk(desks.desk(comparison=desks.comparison(), compared_step=250))
+    assert "of the live run up to step 250; made anew" in " ".join(keyboard.press("1", "7").split())
+    found = desks.comparison()
+    keyboard.press("u")
+    assert Compare(found.before.path, found.after.path) == keyboard.shell.asked[-1]
 
 
 def test_a_comparison_can_be_turned_round(keyboard: Keyboard) -> None:
@@ -198,7 +235,7 @@ def test_an_answer_is_shown_as_stated() -> None:
 
 def test_what_is_sent_to_the_desk_is_in_the_contract(keyboard: Keyboard) -> None:
     """Names and types of values are those that Desk promises to take."""
-    keyboard.press("8", "down", "m", "up", "m", "c", "8", "u", "enter", "V")
+    keyboard.press("8", "m", "m", "c", "8", "u", "enter", "V")
     assert {ListRuns, Compare, OpenRun} <= {type(command) for command in keyboard.shell.asked}
     assert all(isinstance(command, DeskCommand) for command in keyboard.shell.asked)
 

@@ -14,7 +14,7 @@ from tuiadvisor.errors import TuiadvisorError
 
 FILE_NAME: Final = ".tuiadvisor-before.json"
 MAX_BYTES: Final = 1 << 14
-STEPS_AFTER: Final = 100  # judged steps of the run after the change, before the two are compared
+STEPS_AFTER: Final = 100  # steady steps of the run after the change, before the two are compared
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,17 @@ DeskCommand = (
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedBefore:
+    """The run that B marked as the state before a change."""
+
+    name: str  # of its recording, from the folder of recordings on
+    label: str  # of the job: another one is not compared with it
+    step: int  # the newest when it was marked
+    steps_after: int  # steady steps of the run after the change, before the two are compared
+    is_live: bool = False  # it is the live run itself
+
+
+@dataclass(frozen=True, slots=True)
 class DeskState:
     """One moment."""
 
@@ -190,6 +201,10 @@ class DeskState:
     comparison_note: str = ""
     job: JobView | None = None
     job_note: str = ""
+    compared_step: int | None = (
+        None  # the live run's newest as it was read for the comparison; None: it is not in it
+    )
+    before: MarkedBefore | None = None
     comparison_worth: str = ""  # what the change saved, in hours and money
     session: Guided | None = None
     session_note: str = ""

@@ -21,6 +21,7 @@ from tuiadvisor.tui.pages.runs import MOST_MARKS, Columns, Runs
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
+    from tuiadvisor.tui.contract.desk import MarkedBefore
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.comparison import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         RunSide,
     )
     from tuiadvisor.views.run_list import RunEntry
+    from tuiadvisor.views.run_view import RunView
 
 WIDTH = 80
 GAP = 2
@@ -86,9 +88,9 @@ def compare_with(place: Place, path: str) -> None:
 
 def compare_marked(place: Place) -> None:
     """Compare the two marked recordings."""
-    marked = place.at(Runs).marked
+    marked = place.at(Runs).in_time()
     if len(marked) < MOST_MARKS:
-        place.say("c: mark two recordings first, with m: the one before the change, then the one after")
+        place.say(f"c: two recordings must be marked with m, {len(marked) or 'none'} is so far")
         return
     place.shell.ask(Compare(*marked))
     place.show("compare")
@@ -101,6 +103,15 @@ def swap(place: Place) -> None:
         place.say("w: nothing is compared yet")
         return
     place.shell.ask(Compare(comparison.after.path, comparison.before.path))
+
+
+def compare_again(place: Place) -> None:
+    """Compare the same two once more: one of them may have gone on."""
+    comparison = place.desk.comparison
+    if comparison is None:
+        place.say("u: nothing is compared yet")
+        return
+    place.shell.ask(Compare(comparison.before.path, comparison.after.path))
 
 
 def no_run(state: FeedState, _page: Page) -> str:
@@ -130,7 +141,7 @@ class ComparePage(Page):
             ("m",),
             "m",
             "Mark",
-            "mark a recording; two can be compared",
+            "mark a recording, or take its mark away; c compares two",
             "runs",
             lambda place: place.say(place.at(Runs).mark()),
             ON_RUNS,
@@ -140,7 +151,7 @@ class ComparePage(Page):
             ("c",),
             "c",
             "Compare marked",
-            "the two marked recordings, before and after",
+            "the two marked recordings; the older one is before",
             "runs",
             compare_marked,
             ON_RUNS,
@@ -166,11 +177,22 @@ class ComparePage(Page):
             no_run,
         ),
     )
+    does: ClassVar = {"refresh": compare_again}
     opens: ClassVar = {"before": compare_with}
-    abouts: ClassVar = {"open": "compare this recording with the one that is shown"}
+    labels: ClassVar = {"refresh": "Compare anew"}
+    abouts: ClassVar = {
+        "open": "compare this recording with the one that is shown",
+        "refresh": "compare the same two as they are now",
+    }
     of_run = False
     terms = ("steady", "throughput", "noise")
-    keys = ("open", "runs", "swap", "copy", "help", "quit")
+    keys = ("open", "runs", "swap", "refresh", "copy", "help", "quit")
+
+    def refusal(self, command: Command, state: FeedState) -> str:
+        """Without a comparison there is none to turn round or to make anew."""
+        if command.name in ("swap", "refresh") and self.desk.comparison is None:
+            return "nothing is compared yet"
+        return super().refusal(command, state)
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the comparison, or what to do for one and the recordings that it could be with."""
@@ -179,13 +201,35 @@ class ComparePage(Page):
         worth = self.desk.comparison_worth
         self.wanted = ()
         if comparison is None:
-            rows = _nothing(self.desk.comparison_note, room)
+            rows = [*self._marked(state, room), *_nothing(self.desk.comparison_note, room)]
             rows += [] if self.desk.comparison_note else self._same_job(state, room)
         else:
-            rows = _screen(comparison, room, worth)
+            rows = [*_screen(comparison, room, worth, self._how_new(state)), *self._marked(state, room)]
         if comparison is not None and self.desk.comparison_note:
             rows = [line((self.desk.comparison_note, "warn")), *rows]
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+    def _how_new(self, state: FeedState) -> str:
+        """Up to which step a run that goes on was compared."""
+        step = self.desk.compared_step
+        if step is None:
+            return ""
+        goes_on = (
+            "" if state.view is None or state.view.ended else "; made anew as it goes on, at once with u"
+        )
+        return f"of the live run up to step {step:,}{goes_on}"
+
+    def _marked(self, state: FeedState, width: int) -> list[Line]:
+        """Return what B marked, and what follows from it."""
+        marked = self.desk.before
+        if marked is None:
+            return []
+        said = (
+            f"{marked.name} ({marked.label}), marked at step {marked.step:,}; all its recorded steps count. "
+        )
+        said += _what_follows(marked, state.view if self.desk.has_live and not self.desk.open_path else None)
+        rows = [rule("marked with B: the state before a change", width)]
+        return [*rows, *(line((text, "text")) for text in wrap(said, width)), BLANK]
 
     def _same_job(self, state: FeedState, width: int) -> list[Line]:
         """Return the recordings of the job that is shown, newest first; rows not read yet are asked for."""
@@ -206,6 +250,16 @@ class ComparePage(Page):
         return [*rows, *_table(found, width)]
 
 
+def _what_follows(marked: MarkedBefore, live: RunView | None) -> str:
+    """Return when the next comparison comes; live is None where no run goes on or an older one is shown."""
+    wanted = f"{marked.steps_after} steady steps"
+    if live is None or live.run.label != marked.label or marked.is_live:
+        here = "It is this run. " if marked.is_live and live is not None else ""
+        return f"{here}The next recorded run of {marked.label} is compared with it here after {wanted}."
+    seen = min(live.window.num_steps, marked.steps_after)
+    return f"The live run is compared with it after {wanted}: {seen} so far."
+
+
 def _table(entries: list[RunEntry], width: int) -> list[Line]:
     """Return rows as on the list of recordings; enter compares."""
     page, columns = Runs(), Columns(tuple(entries), width)
@@ -223,7 +277,7 @@ def _nothing(note: str, width: int) -> list[Line]:
     return [rule("compare", width), BLANK, *(line((text, "dim")) for text in wrap(said, width))]
 
 
-def _screen(comparison: Comparison, width: int, worth: str) -> list[Line]:
+def _screen(comparison: Comparison, width: int, worth: str, how_new: str) -> list[Line]:
     badge = f" {OUTCOMES[comparison.verdict]} "
     room = width - len(badge) - 1
     sentence = comparison.sentence.partition(": ")[2] or comparison.sentence
@@ -234,6 +288,7 @@ def _screen(comparison: Comparison, width: int, worth: str) -> list[Line]:
     rows += [row for text in comparison.cautions for row in bullet("note:", text, width, "warn")]
     rows += _gate(comparison)
     files = f"before {comparison.before.path} · after {comparison.after.path}"
+    files += f" · {how_new}" if how_new else ""
     rows += [*(line((text, "dim")) for text in wrap(files, width)), BLANK]
     if width < WIDE:
         # On a low screen the picture, not the last of fourteen figures, is what one sees first.

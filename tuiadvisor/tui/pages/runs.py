@@ -67,7 +67,9 @@ def go_live(place: Place) -> None:
 
 def no_list_here(_state: FeedState, page: Page) -> str:
     """Only some pages have something to look for again."""
-    return "" if "refresh" in page.does else "only on the recordings or on scaling: press 8 or 6"
+    return (
+        "" if "refresh" in page.does else "only on the recordings, scaling or a comparison: press 8, 6 or 7"
+    )
 
 
 def is_live(_state: FeedState, page: Page) -> str:
@@ -82,7 +84,7 @@ class Runs(Page):
     title = "Runs"
     about = (
         "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
-        "end. Open one to replay it; mark two, the one before the change first, and compare them."
+        "end. Open one to replay it; mark two with m, in either order, and c compares them: the older one is before."
     )
     is_screen = True
     may_be_first = True
@@ -114,21 +116,36 @@ class Runs(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self.marked: list[str] = []  # paths, the one marked first is "before"
+        self.marked: list[str] = []  # paths, in the order of marking
         self.height = 1
 
+    def in_time(self) -> list[str]:
+        """The marked recordings, the older file first: it is the state before."""
+        age = {entry.path: number for number, entry in enumerate(self.desk.runs)}  # the newest first
+        return sorted(self.marked, key=lambda path: -age.get(path, 0))
+
     def mark(self) -> str:
-        """Mark or unmark the run under the cursor; returns what was done."""
+        """Mark or unmark the run under the cursor and go to the next row; returns what was done."""
         if self.cursor is None or self.cursor not in self.targets or self.cursor == LIVE:
             return "m: choose a recording first, with up and down"
         path = self.cursor[1]
         if path in self.marked:
             self.marked.remove(path)
-            return "no longer marked"
+            return f"{self._name(path)} is no longer marked"
         self.marked = [*self.marked, path][-MOST_MARKS:]
+        self.move(1)
         if len(self.marked) < MOST_MARKS:
-            return "marked as before: mark another one, then c compares the two"
-        return "marked as after: c compares the two"
+            return f"{self._name(path)} is marked: m on another one, then c compares the two"
+        before, after = self.in_time()
+        return f"c compares {self._name(before)} (before) with {self._name(after)} (after)"
+
+    def _name(self, path: str) -> str:
+        return next((entry.name for entry in self.desk.runs if entry.path == path), path)
+
+    def _marks(self) -> str:
+        """What is marked, for the title of the list."""
+        before, *after = map(self._name, self.in_time())
+        return f"1 before: {before} · 2 after: {after[0]}" if after else f"* marked: {before}"
 
     def can_open(self, state: FeedState) -> bool:  # noqa: ARG002
         """Enter moves to the first recording without a cursor."""
@@ -172,7 +189,8 @@ class Runs(Page):
         found = text_of.count(len(self.desk.runs), "recording")
         if self.filter:
             found = f"filter “{self.filter}”: {num_chosen:,} of {found}"
-        return "runs", width, " · ".join(part for part in (self.desk.runs_note, found) if part)
+        marks = self._marks() if self.marked else ""
+        return "runs", width, " · ".join(part for part in (marks, self.desk.runs_note, found) if part)
 
     def _why_empty(self) -> str:
         if self.desk.runs_note:
@@ -185,7 +203,9 @@ class Runs(Page):
 
     def row(self, entry: RunEntry, columns: Columns) -> Line:
         """Return a recording's row."""
-        mark = {0: "1", 1: "2"}.get(self.marked.index(entry.path), " ") if entry.path in self.marked else " "
+        mark = " "
+        if entry.path in self.marked:
+            mark = str(self.in_time().index(entry.path) + 1) if len(self.marked) == MOST_MARKS else "*"
         is_open = entry.path == self.desk.open_path
         spans: list[Span] = [
             (mark, "accent"),
