@@ -36,6 +36,7 @@ class Machine:
     threads: dict[int, list[str]] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
     homes: dict[int, str] = field(default_factory=dict)
+    folders: dict[int, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -89,6 +90,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(procfs, "maps_file", lambda pid, name: name in there.files[pid])
     monkeypatch.setattr(procfs, "thread_names", lambda pid: there.threads[pid])
     monkeypatch.setattr(procfs, "owner", there.owners.get)
+    monkeypatch.setattr(procfs, "working_folder", lambda pid: there.folders.get(pid, "/exp"))
+    monkeypatch.setattr(procfs, "start_wall_ns", lambda _: None)
     monkeypatch.setattr(procfs, "namespace_links", lambda pid, names: tuple(there.homes[pid] for _ in names))
     monkeypatch.setattr(procfs, "read", lambda pid, _: None if there.environments[pid] is None else b"x")
     return there
@@ -324,14 +327,15 @@ def test_rank_beyond_its_world_is_not_believed(machine: Machine) -> None:
 
 
 def test_several_trainings_are_listed_with_a_pid_to_choose(machine: Machine) -> None:
-    """One line names each training by script, size and launcher."""
+    """One line names each training by script, what tells it from others of that script, size and launcher."""
     add_torchrun(machine, 100, run="job1")
     add_torchrun(machine, 200, run="job2", port=29501)
+    machine.folders = dict.fromkeys((110, 111), "/exp/a") | dict.fromkeys((210, 211), "/exp/b")
 
     with pytest.raises(TuiadvisorError) as error:
         find_ranks()
 
-    expected = "2 trainings run here: train.py, 2 ranks (--pid 100); train.py, 2 ranks (--pid 200);"
+    expected = "2 trainings run here: train.py in /exp/a, 2 ranks (--pid 100); train.py in /exp/b, 2 ranks (--pid 200);"
     assert str(error.value).startswith(expected)
     assert [process.pid for process in find_ranks([200])] == [210, 211]
 

@@ -48,6 +48,18 @@ def test_home_looks_for_both_lists_and_enter_asks_before_it_attaches() -> None:
     assert board.shell.asked[-1] == Attach(("--pid", "9000"))
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_jobs_of_one_script_are_told_apart(width: int) -> None:
+    """Two rows of train.py differed in nothing that one could choose by; of a long folder its end is shown."""
+    one = replace(LISTED.jobs[1], label="train.py", apart="--lr 0.1")
+    other = replace(one, key="5.1", apart="in /home/somebody/experiments/of/this/week/b")
+    board = keyboard(replace(LISTED, jobs=(one, other)))
+    rows = [row.text for row in board.place.rows(width, 24)]
+    assert any("train.py --lr 0.1" in row for row in rows)
+    assert any("train.py in " in row and "week/b " in row for row in rows)
+    assert "Attach to train.py --lr 0.1, 4 ranks? y/n" in board.press("enter")
+
+
 def test_what_is_watched_is_looked_along_with_unasked() -> None:
     """Nothing more is put into it, so there is nothing to ask."""
     board = keyboard()

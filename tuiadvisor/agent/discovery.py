@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Life, Scanner, Training, family
+from tuiadvisor.agent.told_apart import Program, told_apart
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject.identity import Identity
@@ -82,6 +83,7 @@ class FoundTraining:
 
     ranks: tuple[RankProcess, ...]
     pids: tuple[int, ...]  # what --pid takes for it: its launcher, where that stands for these ranks alone
+    apart: str = ""  # what tells it from others of the same script
 
 
 def trainings() -> tuple[list[FoundTraining], int]:
@@ -93,8 +95,8 @@ def trainings() -> tuple[list[FoundTraining], int]:
     scanner.scan()
     jobs = jobs_of(scanner.ranks()) or jobs_of(scanner.alone())
     found = [
-        FoundTraining(tuple(_rank_process(one, scanner) for one in job), tuple(_pids_of(job, scanner)))
-        for job in jobs
+        FoundTraining(tuple(_rank_process(one, scanner) for one in job), tuple(_pids_of(job, scanner)), apart)
+        for job, apart in zip(jobs, told_apart([_program(job[0]) for job in jobs]), strict=True)
     ]
     return found, scanner.num_unreadable
 
@@ -338,9 +340,21 @@ def _by_rank(candidates: Iterable[Candidate]) -> list[Candidate]:
 def _listed(jobs: list[list[Candidate]], scanner: Scanner) -> str:
     """Each training; with its user where not all are of the same one."""
     several_users = len({job[0].uid for job in jobs}) > 1
+    apart = told_apart([_program(job[0]) for job in jobs])
     return "; ".join(
-        _describe(job, scanner, f" of user {job[0].uid}" if several_users else "") for job in jobs
+        _describe(job, scanner, each, f" of user {job[0].uid}" if several_users else "")
+        for job, each in zip(jobs, apart, strict=True)
     )
+
+
+def _program(first: Candidate) -> Program:
+    """What may tell a training from others of the same script; of spawned ranks by the script that spawned them."""
+    arguments = procfs.arguments(first.pid)
+    label = label_of(arguments, first.ppid)
+    if "-c" in arguments[1:2]:
+        arguments = procfs.arguments(first.ppid)
+    started_ns = procfs.start_wall_ns(first.start_ticks)
+    return Program(label, tuple(arguments[1:]), procfs.working_folder(first.pid), started_ns)
 
 
 def _is_single(job: list[Candidate]) -> bool:
@@ -360,12 +374,13 @@ def _pids_of(ranks: list[Candidate], scanner: Scanner) -> list[int]:
     return pids
 
 
-def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
+def _describe(ranks: list[Candidate], scanner: Scanner, apart: str, whose: str) -> str:
     pids = _pids_of(ranks, scanner)
     size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
     if _is_single(ranks):
         size = "a process with torch"
-    return f"{label_of(procfs.arguments(ranks[0].pid))}, {size}{whose} (--pid {' '.join(map(str, pids))})"
+    name = f"{label_of(procfs.arguments(ranks[0].pid), ranks[0].ppid)} {apart}".rstrip()
+    return f"{name}, {size}{whose} (--pid {' '.join(map(str, pids))})"
 
 
 def _rank_process(candidate: Candidate, scanner: Scanner) -> RankProcess:

@@ -164,6 +164,11 @@ def executable(pid: int) -> str:
     return _link(f"/proc/{pid}/exe")
 
 
+def working_folder(pid: int) -> str:
+    """Path of the folder it works in; empty when unknown."""
+    return _link(f"/proc/{pid}/cwd")
+
+
 def python_version(pid: int) -> str | None:
     """Version the interpreter's file name tells ("3.11"; "" when it does not); None: no python by name."""
     match = _PYTHON_EXE.match(os.path.basename(executable(pid)))

@@ -54,6 +54,7 @@ def _entry(training: FoundTraining) -> JobEntry:
         is_ours=own_uid in (0, first.uid),
         is_watched=any(mapped_rings(rank.pid) for rank in training.ranks),
         rank_pids=tuple(rank.pid for rank in training.ranks),
+        apart=training.apart,
     )
 
 

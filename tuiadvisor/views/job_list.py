@@ -47,6 +47,7 @@ class JobEntry:
     is_running: bool = True
     rank_pids: tuple[int, ...] = ()
     watched: Watched | None = None  # by a hub of this user on this machine
+    apart: str = ""  # what tells it from other trainings of the same script here
     num_hubs_not_read: int = 0  # hubs of this user, too many to read: one of them may watch it
 
     @property

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 NAME_WIDTH = 16
+MOST_OF_NAMES = 3  # part of the width that names may take where they tell jobs of one script apart
+LEAST_APART = 6
 OWNER_WIDTH = 8
 VERDICT_WIDTH = 10  # of its one word
 FILE_WIDTH = 24
@@ -88,7 +90,7 @@ def ask_attach(place: Place, key: str) -> None:
             place.say("not attached: nothing was put into it")
 
     ranks = text_of.count(entry.num_ranks, "rank") if entry.num_ranks is not None else entry.where
-    question = f"Attach to {clean(entry.label)}, {ranks}? y/n"
+    question = f"Attach to {_name(entry)}, {ranks}? y/n"
     place.ask_for(Prompt(question, "its probes leave when you quit", answer))
 
 
@@ -212,7 +214,7 @@ def job_lines(desk: DeskState, width: int) -> list[Line]:
     """Return the trainings of this machine, then those in Slurm where there are any."""
     here = [each for each in desk.jobs if not each.slurm]
     queued = [each for each in desk.jobs if each.slurm]
-    columns = JobColumns(width)
+    columns = JobColumns(width, desk.jobs)
     rows = [rule("running here", width, desk.jobs_note or text_of.count(len(here), "training"))]
     if here:
         rows += [columns.head(), *(_job_line(each, columns) for each in here)]
@@ -228,10 +230,13 @@ def job_lines(desk: DeskState, width: int) -> list[Line]:
 class JobColumns:
     """Which columns there is room for: owner, device, step and file go before the verdict does."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, jobs: tuple[JobEntry, ...]) -> None:
         self.with_owner = width >= WITH_OWNER
         self.with_step = width >= WITH_STEP
-        fixed = 2 + NAME_WIDTH + 1 + 7 + 9 + 9
+        # What tells jobs of one script apart takes of the sentence, which the selected row repeats below.
+        wanted = max((len(_name(each)) for each in jobs if each.apart), default=0)
+        self.name = max(min(wanted, width // MOST_OF_NAMES), NAME_WIDTH)
+        fixed = 2 + self.name + 1 + 7 + 9 + 9
         fixed += (OWNER_WIDTH + 1 + 5) * self.with_owner + (10 + 9) * self.with_step
         self.file = FILE_WIDTH if self.with_step else 0
         self.verdict = max(width - fixed - self.file - (self.file > 0), VERDICT_WIDTH)
@@ -243,7 +248,9 @@ class JobColumns:
     def row(self, told: _Told) -> list[Span]:
         """Return a row's cells, each with a blank behind."""
         plain = told.role
-        spans: list[Span] = [(fit(told.label, NAME_WIDTH) + " ", "strong" if told.is_strong else plain)]
+        spans: list[Span] = [
+            (_fitted(told.label, told.apart, self.name) + " ", "strong" if told.is_strong else plain)
+        ]
         if self.with_owner:
             spans += [(fit(told.owner, OWNER_WIDTH) + " ", plain)]
         spans += [(fit(told.ranks, 6, "right") + " ", plain)]
@@ -275,6 +282,7 @@ class _Told:
     word: str
     sentence: str
     file: str
+    apart: str = ""
     role: str = "dim"
     word_role: str = "dim"
     sentence_role: str = "dim"
@@ -301,6 +309,7 @@ def _job_line(entry: JobEntry, columns: JobColumns) -> Line:
         DECISIONS[decision] if decision else "",
         _said(entry),
         _file(entry),
+        clean(entry.apart),
         "text" if entry.is_watched or watched is not None else "dim",
         DECISION_ROLES.get(decision or "", "bad" if decision == "hang" else "dim"),
         "text" if decision else "dim",
@@ -308,6 +317,16 @@ def _job_line(entry: JobEntry, columns: JobColumns) -> Line:
     )
     mark: Span = ("▶ ", "good") if told.is_strong else ("  ", "dim")
     return Line((mark, *columns.row(told)), ("job", entry.key))
+
+
+def _name(entry: JobEntry) -> str:
+    return f"{clean(entry.label)} {clean(entry.apart)}".rstrip()
+
+
+def _fitted(label: str, apart: str, width: int) -> str:
+    """The name, and as much of what tells it apart as there is room for: of a path its end."""
+    room = width - len(label) - 1
+    return fit(f"{label} {fit_middle(apart, room)}" if apart and room >= LEAST_APART else label, width)
 
 
 def _said(entry: JobEntry) -> str:

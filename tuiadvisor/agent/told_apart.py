@@ -1,0 +1,71 @@
+"""What tells trainings of one script apart: arguments that differ, the working folder, else when they began.
+
+In: what /proc says of one process of each.  Out: a text each, "" where the script's name is enough.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_CHARS: Final = 60  # of the arguments of one: they may hold anything
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One training by the first of its processes."""
+
+    label: str
+    arguments: tuple[str, ...]  # without the interpreter
+    folder: str  # it works in; "" where that may not be seen
+    start_wall_ns: int | None
+
+
+def told_apart(programs: Sequence[Program]) -> list[str]:
+    """A text each. Those with a label of their own need none."""
+    return [
+        _text(one, alike) if len(alike := [each for each in programs if each.label == one.label]) > 1 else ""
+        for one in programs
+    ]
+
+
+def _text(one: Program, alike: Sequence[Program]) -> str:
+    shown = [_differing(each, alike) for each in alike]
+    mine = _differing(one, alike)
+    if mine and shown.count(mine) == 1:
+        return mine
+    return " ".join(part for part in (mine, _started(one)) if part)
+
+
+def _differing(one: Program, alike: Sequence[Program]) -> str:
+    """Arguments that not all of them have, and the folder where they work in several."""
+    common = set.intersection(*(set(units(each.arguments)) for each in alike))
+    text = " ".join(unit for unit in units(one.arguments) if unit not in common)
+    shown = "".join(each for each in text if each.isprintable())
+    shown = shown if len(shown) <= MAX_CHARS else f"{shown[: MAX_CHARS - 1]}…"
+    where = f"in {one.folder}" if one.folder and len({each.folder for each in alike}) > 1 else ""
+    return " ".join(part for part in (shown, where) if part)
+
+
+def _started(one: Program) -> str:
+    if one.start_wall_ns is None:
+        return ""
+    return f"started {time.strftime('%H:%M:%S', time.localtime(one.start_wall_ns * 1e-9))}"
+
+
+def units(arguments: Sequence[str]) -> list[str]:
+    """Options with their values, and whatever stands alone: '--lr 0.1' differs from '--lr 0.2' as a whole."""
+    found: list[str] = []
+    takes_value = False
+    for word in arguments:
+        if takes_value and not word.startswith("-"):
+            found[-1] += f" {word}"
+            takes_value = False
+            continue
+        found.append(word)
+        takes_value = word.startswith("-") and "=" not in word
+    return found
