@@ -41,6 +41,7 @@ WITHOUT_GRADIENTS = ("no_grad", "inference_mode")
 MAX_VALUES = 400  # of a frame
 GLUE = ("c10d_logger.py",)  # decorators around every call
 OURS = ("tuiadvisor_hook", "tuiadvisor_callback")
+FOLDER = os.sep + "tuiadvisor_probes" + os.sep
 IMPORTING = "<frozen importlib"
 PROBE = "_tuiadvisor_probe.install"
 WAITING_FILES = (
@@ -207,12 +208,17 @@ def is_wanted(elapsed_ns: int, window_ns: int, num: int) -> bool:
     return elapsed_ns < limit_ns and num < MAX_SAMPLES
 
 
+def is_left_out(code: Any) -> bool:
+    """Whether a frame is the probe's or the importer's: the training's author can change neither."""
+    return code.co_name in OURS or FOLDER in code.co_filename or code.co_filename.startswith(IMPORTING)
+
+
 def places_of(frame: Any) -> list[tuple[str, str, int]]:
     """(function, file, line) of the innermost frames, innermost first; ours and the importer's are left out."""
     found: list[tuple[str, str, int]] = []
     while frame is not None and len(found) < MAX_FRAMES:
         code = frame.f_code
-        if code.co_name not in OURS and not code.co_filename.startswith(IMPORTING):
+        if not is_left_out(code):
             found.append((code.co_name[:200], code.co_filename[-300:], frame.f_lineno or 0))
         frame = frame.f_back
     return found
@@ -281,7 +287,7 @@ def stack_of(frame: Any) -> list[str]:
     found: list[str] = []
     while frame is not None and len(found) < MAX_FRAMES:
         code = frame.f_code
-        if code.co_name not in OURS and not code.co_filename.startswith(IMPORTING):
+        if not is_left_out(code):
             place = os.sep.join(code.co_filename.split(os.sep)[-2:])
             found.append(code.co_name + " (" + place + ":" + str(frame.f_lineno) + ")")
         frame = frame.f_back

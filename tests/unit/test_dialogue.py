@@ -374,7 +374,7 @@ def test_n_where_no_yes_or_no_is_asked_says_what_is() -> None:
     number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(
         one.id for one in QUESTIONS if one.id != "remaining_steps"))  # fmt: skip
     for session, words in (
-        (number, "How many steps of this run remain?"),
+        (number, "n: no question of yes or no: enter, then type it"),
         (held((STALLED,), {}), "nothing is asked"),
     ):
         keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(session, "")))
@@ -382,6 +382,22 @@ def test_n_where_no_yes_or_no_is_asked_says_what_is() -> None:
         assert words in keyboard.press("n")
         assert keyboard.page == "dialogue"
         assert not [one for one in keyboard.shell.asked if isinstance(one, Answer)]
+
+
+def test_yes_and_no_stand_in_the_footer_only_where_they_answer() -> None:
+    """A question with three answers had "y Yes  n No" below it."""
+    assert "y Yes  n No" in board().press("1", "d")
+    three = next(one for one in QUESTIONS if one.kind == "choice")
+    session = guided(held((LATE,), {}), "")
+    assert session.dialogue is not None
+    assert session.dialogue.question is not None
+    question = replace(session.dialogue.question, id=three.id, kind="choice", choices=("a", "b", "c"))
+    session = replace(session, dialogue=replace(session.dialogue, question=question))
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=session))
+    text = keyboard.press("d")
+    assert "y Yes" not in text
+    assert "n No" not in text
+    assert "up and down choose" in keyboard.press("y")
 
 
 def test_a_number_is_typed() -> None:

@@ -83,6 +83,21 @@ def _c10d(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.parametrize("of", [stuck.places_of, stuck.stack_of])
+def test_the_probes_own_frames_are_no_part_of_a_stack(of: Callable[[Any], Any]) -> None:
+    """Whatever a hook calls: its clock's and patch's lines stood among the program's."""
+
+    def call(look: Look) -> None:
+        spend = function(
+            "/opt/share/tuiadvisor_probes/step_clock.py", "def spend():\n    look()\n", look=look
+        )
+        in_script("spend()", spend=spend)
+
+    shown = repr(said_of(call, of))
+    assert "train.py" in shown
+    assert "step_clock" not in shown
+
+
 def test_a_collective_is_named_as_the_script_called_it() -> None:
     """Through the decorator around every call, and whatever it calls itself of the same file."""
 

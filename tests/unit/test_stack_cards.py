@@ -12,6 +12,7 @@ from unit.test_cli_lookback import Watch
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.cluster.stack_looks import MAX_LOOKS, StackLooks
 from tuiadvisor.agent.stack_samples import packed, parse_speedscope
+from tuiadvisor.agent.stacks import parse_spy
 from tuiadvisor.stream.frames import FrameError, FrameKind
 from tuiadvisor.stream.probe_request import ProbeRequest, StackRequest, parse_probe_request
 from tuiadvisor.stream.shapes import check_payload
@@ -261,6 +262,41 @@ def test_py_spys_document_is_read_for_one_thread() -> None:
         raw.replace(b"[4,1,0]", b"[99]"),
     ):
         assert {} == parse_speedscope(damaged, 41)
+
+
+def test_frames_of_the_probe_are_never_the_programs() -> None:
+    """The hook that a call runs through, and what the hook calls, stood among the lines of the training."""
+    places = [
+        ("_spend", "/opt/venv/share/tuiadvisor_probes/step_clock.py", 61),
+        ("wrapped", "/run/user/0/tuiadvisor-1/tuiadvisor_probes/patch.py", 12),
+        ("tuiadvisor_hook", "<string>", 3),
+        ("train", "/home/me/train.py", 49),
+    ]
+    entry = packed(places, [[0, 1, 2, 3]] * 9, "py-spy")
+    assert [{"name": "train", "file": "me/train.py", "line": 49, "own": 1}] == entry["frames"]
+    assert [[0]] == entry["stacks"]
+
+
+def test_a_recording_of_an_older_agent_shows_no_frame_of_the_probe_either() -> None:
+    """It holds them as the program's own."""
+    looks = StackLooks()
+    frames = [
+        {"name": "_spend", "file": "tuiadvisor_probes/step_clock.py", "line": 61, "own": 1},
+        {"name": "train", "file": "me/train.py", "line": 49, "own": 1},
+    ]
+    looks.take({"look": 1, "rank": 0, "of": 0, "frames": frames, "stacks": [[0, 1]], "samples": [0] * 9})
+    (look,) = looks.newest_first()
+    assert {"me/train.py"} == {line.file for line in look.threads[0].lines()}
+
+
+def test_what_py_spy_sees_of_a_standing_rank_leaves_the_probe_out() -> None:
+    """Of a hang each frame is listed."""
+    frames = [
+        {"name": "wait", "filename": "/x/tuiadvisor_probes/collective_hooks.py", "line": 7},
+        {"name": "train", "filename": "/home/me/train.py", "short_filename": "train.py", "line": 49},
+    ]
+    raw = orjson.dumps([{"os_thread_id": 5, "frames": frames}])
+    assert ("train (train.py:49)",) == parse_spy(raw, 5)
 
 
 def test_a_request_for_stacks_arrives_as_it_was_said() -> None:

@@ -31,14 +31,14 @@ from tuiadvisor.inject.process import same_root
 from tuiadvisor_probes import ring as ring_file
 
 RING_NAME: Final = "rank.ring"
-_PROBE_NAME: Final = "probe"
+_PROBE_NAME: Final = "tuiadvisor_probes"  # by which stacks know its frames
 _DIRECTORY: Final = re.compile(r"tuiadvisor-(\d+)-[0-9a-f]{16}")
 _MAPPED: Final = re.compile(rb"\s(/[^\n]*/tuiadvisor-\d+-[0-9a-f]{16}/rank\.ring)( \(deleted\))?\n")
 _STALE_AFTER_S: Final = 60.0  # longer than any lease, and than an agent needs to lock what it made
 RING_BYTES: Final = ring_file.ring_bytes(ring_file.DEFAULT_STEP_CAPACITY, ring_file.DEFAULT_EVENT_CAPACITY)
 LEASE_NS: Final = 30 * 10**9
 _SWEEP_S: Final = 2.0  # anybody may fill /tmp with names like ours; an attach does not wait for that
-_MAX_DEPTH, _MAX_ENTRIES = 3, 10_000  # of a folder of ours: probe/__pycache__, and a trace a rank
+_MAX_DEPTH, _MAX_ENTRIES = 3, 10_000  # of a folder of ours: tuiadvisor_probes/__pycache__, and a trace a rank
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from tuiadvisor.agent import procfs
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.loader_workers import loader_workers
 from tuiadvisor.agent.question import ANSWER_S, asked
-from tuiadvisor.agent.stacks import find_spy, native_frames
+from tuiadvisor.agent.stacks import find_spy, is_probe, native_frames
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.identity import OtherProcessError, confirm
 from tuiadvisor.log import Logger
@@ -47,7 +47,6 @@ MAX_ANSWER_BYTES: Final = 8 << 20
 MAX_INSIDE_BYTES: Final = 4 << 20
 LONGEST: Final = 3  # times the window, as in tuiadvisor_probes.stuck
 MAX_WORKERS: Final = 4  # of a rank; they do the same work
-OURS: Final = frozenset({"tuiadvisor_hook", "tuiadvisor_callback"})
 LIBRARY_PARTS: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3")
 logger: Final = Logger(__name__)
 Entry = dict[str, object]
@@ -292,7 +291,7 @@ def packed(places: Sequence[tuple[Any, Any, Any]], sampled: Sequence[Sequence[in
     stacks: dict[tuple[int, ...], int] = {}
     samples = []
     for sample in sampled[:MAX_SAMPLES]:
-        shown = [place for index in sample if not _is_ours(place := places[index])][:MAX_FRAMES]
+        shown = [place for index in sample if not is_probe(*(place := places[index])[:2])][:MAX_FRAMES]
         stack = tuple(frames.setdefault(_frame(*place), len(frames)) for place in shown)
         if stack in stacks or len(stacks) < MAX_STACKS:
             samples.append(stacks.setdefault(stack, len(stacks)))
@@ -306,11 +305,6 @@ def packed(places: Sequence[tuple[Any, Any, Any]], sampled: Sequence[Sequence[in
         "stacks": [list(stack) for stack in stacks],
         "samples": samples,
     }
-
-
-def _is_ours(place: tuple[Any, Any, Any]) -> bool:
-    """A hook of the probe's: it stands between the training's code and what that calls."""
-    return isinstance(place[0], str) and place[0].rpartition(".")[2] in OURS
 
 
 def _frame(name: object, file: object, line: object) -> tuple[str, str, int, int]:

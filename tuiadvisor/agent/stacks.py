@@ -45,6 +45,9 @@ MAX_GROUPS: Final = 64
 MAX_MEMBERS: Final = 4096
 MAX_THREADS: Final = 16
 IMPORTING: Final = "<frozen importlib"
+# How the probe's frames are known: hooks by their name, whose code may be made anew for a function; the rest by folder.
+HOOKS: Final = frozenset({"tuiadvisor_hook", "tuiadvisor_callback"})
+PROBE_PART: Final = "/tuiadvisor_probes/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +228,16 @@ def parse_spy(raw: bytes, pid: int, thread: int | None = None) -> tuple[str, ...
     return tuple(
         _frame(frame)
         for frame in (frames[:MAX_FRAMES] if isinstance(frames, list) else [])
-        if isinstance(frame, dict) and not _text(frame.get("filename")).startswith(IMPORTING)
+        if isinstance(frame, dict)
+        and not _text(frame.get("filename")).startswith(IMPORTING)
+        and not is_probe(frame.get("name"), frame.get("filename"))
     )
+
+
+def is_probe(name: object, file: object) -> bool:
+    """A frame of the probe: it stands between the training's code and what that calls, and is no part of either."""
+    is_hook = isinstance(name, str) and name.rpartition(".")[2] in HOOKS
+    return is_hook or (isinstance(file, str) and PROBE_PART in file)
 
 
 def _frame(frame: dict[str, Any]) -> str:

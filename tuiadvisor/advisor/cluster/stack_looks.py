@@ -21,6 +21,9 @@ MAX_SAMPLES: Final = 2000
 MAX_NATIVE: Final = 60
 MAX_NAME_CHARS: Final = 120
 MAX_LINE: Final = 1 << 31
+PROBE_FOLDER: Final = (
+    "tuiadvisor_probes/"  # recordings of older agents hold the probe's frames as the training's own
+)
 
 
 @dataclass(slots=True)
@@ -94,7 +97,9 @@ def _stacks(entry: Payload) -> tuple[tuple[CodeFrame, ...], ...]:
         tuple(
             frames[index]
             for index in (stack[:MAX_DEPTH] if isinstance(stack, list) else ())
-            if type(index) is int and 0 <= index < len(frames)
+            if type(index) is int
+            and 0 <= index < len(frames)
+            and not frames[index].file.startswith(PROBE_FOLDER)
         )
         for stack in (told[:MAX_STACKS] if isinstance(told, list) else ())
     )

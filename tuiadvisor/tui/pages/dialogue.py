@@ -31,6 +31,8 @@ WIDE: Final = 110  # columns from which the causes stand beside the question
 WEIGHT_WIDTH: Final = 20
 MAX_CAUSES: Final = 8
 WEIGHTS: Final = "of 100, by loss explained and answers: where to look first, no probability"
+YES_AND_NO: Final = ("copy", "next_finding")
+ANSWERING: Final = (*YES_AND_NO, "sort")
 WORDS: Final = {"yes_no": ("yes", "no")}
 
 
@@ -41,22 +43,16 @@ def show_dialogue(place: Place) -> None:
 
 
 def say_word(place: Place, word: str) -> None:
-    """Answer yes or no where that is asked; nothing else ever happens."""
+    """Answer yes or no; the page takes these keys only where that is asked."""
     asked = place.at(DialoguePage).question()
-    if asked is None:
-        place.say("nothing is asked now")
-    elif asked.kind != "yes_no":
-        place.say(f"“{asked.ask}” wants {answer_hint(asked)}: enter")
-    else:
+    if asked is not None:
         place.shell.ask(Answer(asked.id, word))
 
 
 def skip(place: Place) -> None:
     """Another question instead."""
     asked = place.at(DialoguePage).question()
-    if asked is None:
-        place.say("nothing is asked now")
-    else:
+    if asked is not None:
         place.shell.ask(Answer(asked.id, SKIP))
 
 
@@ -132,6 +128,16 @@ class DialoguePage(Page):
         """Return what is asked."""
         held = self.desk.session
         return held.dialogue.question if held is not None and held.dialogue is not None else None
+
+    def refusal(self, command: Command, state: FeedState) -> str:
+        """Keys that would answer nothing: where nothing is asked, or yes and no where something else is."""
+        asked = self.question()
+        if asked is None and command.name in ANSWERING:
+            return "nothing is asked now"
+        if asked is not None and command.name in YES_AND_NO and asked.kind != "yes_no":
+            how = "up and down choose, enter answers" if asked.kind == "choice" else "enter, then type it"
+            return f"no question of yes or no: {how}"
+        return super().refusal(command, state)
 
     def meant(self, state: FeedState) -> Target | None:  # noqa: ARG002 - the question is of the session
         """What has to be typed; among words the user chooses first."""
