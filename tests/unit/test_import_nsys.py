@@ -288,5 +288,5 @@ def test_of_too_few_steps_the_figures_say_whose_they_are(
     _, view = imported(tmp_path / "report.sqlite", capsys, "nsys")
     alone = num_steps < 3
     assert (0 if alone else None) == view.step.of_rank
-    assert ("of rank 0 alone" if alone else "mean over ranks") in sections.phases_note(view)
+    assert ("of rank 0 alone" if alone else "mean over ranks") in sections.phases_notes(view)[0]
     assert alone == ("of rank 0 alone" in plain_summary(view))

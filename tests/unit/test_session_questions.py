@@ -129,6 +129,19 @@ def with_hosts(found: RunView, **use: float) -> RunView:
     return replace(found, hosts=(replace(row, **use),))  # type: ignore[arg-type]
 
 
+def test_evidence_is_told_in_words_not_in_identifiers() -> None:
+    """By rule: "finding: crowded host", "next constraint: comm exposed", and a sentence that began with "after"."""
+    for name in ("late rank", "slow exchange"):
+        session = held(with_hosts(view(name), cpu_mean=0.97, iowait_mean=0.02))
+        first = next(stage for stage in session.stages if stage.pattern == "P1")
+        told = {item.name: item.text or "" for item in first.evidence}
+        assert "finding" in told
+        assert not [text for text in (*told, *told.values()) if "_" in text or "comm exposed" in text]
+        assert told["host cpus full"].startswith("yes, ")
+        assert ". after" not in first.conclusion
+        assert not re.search(r"[^;] after that the constraint", first.conclusion)
+
+
 @pytest.mark.parametrize(("busy", "answer"), [(0.97, "yes"), (0.3, "no"), (0.85, None)])
 def test_processors_that_were_recorded_are_not_asked_about(busy: float, answer: str | None) -> None:
     """Between the thresholds it is a question."""
@@ -140,7 +153,7 @@ def test_processors_that_were_recorded_are_not_asked_about(busy: float, answer: 
         assert "host_cpus_full" in open_questions(session)
         return
     busy_words = f"processors of the busiest host {100 * busy:.0f} % busy in the mean"
-    assert told == [f"{answer}: {busy_words}, 2 % of the time waiting for storage"]
+    assert told == [f"{answer}, {busy_words}, 2 % of the time waiting for storage"]
     assert "host_cpus_full" not in open_questions(session)
     fifth = next(stage for stage in session.stages if stage.pattern == "P5")
     speaks = [

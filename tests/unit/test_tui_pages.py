@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 from snapshot import views
-from unit.test_tui_navigator import FakeShell
+from unit.test_tui_navigator import FakeShell, Keyboard
 
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.efficiency import scaled
+from tuiadvisor.text.goodput import notes
 from tuiadvisor.text.line import length
 from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
 from tuiadvisor.tui.contract.feed import FeedState
@@ -313,3 +316,42 @@ def test_goodput_of_an_earlier_moment_has_its_reason_and_the_window_its_name() -
     assert "goodput of steady steps" in "\n".join(screen(views.live(past), 160, 45))
     none_yet = replace(past, last_step=None)
     assert "goodput unknown: no step was seen yet" in "\n".join(screen(views.live(none_yet), 80, 24, ("W",)))
+
+
+def test_steady_steps_that_lose_more_than_the_run_are_not_explained_by_its_start() -> None:
+    """25 % of the steady steps and 84 % of the run: "start-up, warm-up, pauses are the difference" was no reason."""
+    wall = views.from_start().wall
+    assert wall is not None
+    (better,) = [said for said in notes(replace(wall, end_to_end=0.6, steady=0.9)) if "steady" in said]
+    (worse,) = [said for said in notes(replace(wall, end_to_end=0.84, steady=0.25)) if "steady" in said]
+    assert "start-up" in better
+    assert "25 %" in worse
+    assert "start-up" not in worse
+
+
+def test_a_head_says_less_where_there_is_less_room_instead_of_nothing() -> None:
+    """Which steps the figures are of vanished from 80 columns where they begin at a change."""
+    view = views.straggler()
+    change = "since step 943 ranks 2, 5 and 11 work 68.3 ms longer a step"
+    view = replace(view, window=replace(view.window, change=change, excluded={"warmup": 20, "partial": 38}))
+    for width, has_change in ((80, False), (220, True)):
+        text = "\n".join(screen(views.live(view), width, 45))
+        assert text_of.steps(view.window.first_step, view.window.last_step) in text
+        assert has_change == (change in text)
+
+
+@pytest.mark.parametrize("key", "1234")
+def test_a_long_name_of_a_job_leaves_the_screens_their_place(key: str) -> None:
+    """Of the header at 80 columns all tabs were gone, so nothing said which screen this was."""
+    view = views.finished()
+    view = replace(view, run=replace(view.run, label="pretraining_multigpu_torchrun_resumed.py"))
+    board = Keyboard(views.live(view, phase="ended"))
+    head = board.press(key).splitlines()[0]
+    assert f"{key} {board.place.page.title}" in head
+    assert "pretr" in head
+    assert "ed.py" in head
+
+
+def test_a_count_of_parameters_is_whole() -> None:
+    """A small model had 21.0 of them."""
+    assert ("21", "1.19 M") == (scaled(21, ""), scaled(1_188_874, ""))

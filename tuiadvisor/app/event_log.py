@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 MAX_EVENTS: Final = 4000  # the oldest go first
-NEW_LEVEL: Final = "new level"  # what the fold calls the step at which the job changed
+NEW_LEVEL: Final = "job changed"  # what the fold calls the step at which the job changed
 
 Key = tuple[object, ...]
 FindingKey = tuple[str, tuple[int, ...]]

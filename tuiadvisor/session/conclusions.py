@@ -46,8 +46,8 @@ def _p1(material: Material) -> list[Item]:
         item("step", None if run.step_s is None else seconds(run.step_s), RECORD),
         item("parts of the step", ", ".join(part_words(part) for part in parts[:5]) or None, RECORD),
     ]
-    items += [item(f"finding: {finding.id.replace('_', ' ')}", finding.message) for finding in run.findings]
-    items += [item(f"note: {finding.id.replace('_', ' ')}", finding.message) for finding in run.notes]
+    items += [item("finding", finding.message) for finding in run.findings]
+    items += [item("remark", finding.message) for finding in run.notes]
     if not run.findings and run.enough:
         items.append(item("findings", "none above info"))
     items += [
@@ -58,7 +58,7 @@ def _p1(material: Material) -> list[Item]:
         for past in run.past
     ]
     items += [
-        item(name.replace("_", " "), f"{found.answer}: {found.because}")
+        item(name.replace("_", " "), f"{found.answer}, {found.because}")
         for name, found in measured_answers(run).items()
     ]
     following = material.verdict.next_constraint
@@ -75,12 +75,12 @@ def _p1_concludes(material: Material) -> str:
     finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
     if finding is None:
         return f"No stage stands out above info; the longest part is {following}."
-    bound = ""
+    bound, after = "", "After"
     if finding.loss_s_per_step is not None and run.step_s is not None:
         left = step_without(run.step_s, (finding.loss_s_per_step,))
-        bound = f" Without it a step would still take {seconds(left)};"
+        bound, after = f" Without it a step would still take {seconds(left)};", "after"
     title = finding.title[0].lower() + finding.title[1:]
-    return f"What sets the pace: {title} (layer {finding.layer}).{bound} after that the constraint is {following}."
+    return f"What sets the pace: {title} (layer {finding.layer}).{bound} {after} that the constraint is {following}."
 
 
 def _p2(material: Material) -> list[Item]:

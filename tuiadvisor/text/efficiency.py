@@ -28,7 +28,8 @@ def scaled(value: float | None, unit: str) -> str:
     for size, prefix in UNITS:
         if abs(value) >= 0.9995 * size:
             return f"{text_of.significant(value / size)} {prefix}{unit}".rstrip()
-    return f"{text_of.significant(value)} {unit}".rstrip()
+    shown = f"{value:.0f}" if value == int(value) else text_of.significant(value)  # 21 parameters, not 21.0
+    return f"{shown} {unit}".rstrip()
 
 
 def dtype_word(dtype: str | None) -> str:

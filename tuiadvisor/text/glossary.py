@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.views.lost_by import lens_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +147,11 @@ def _finding(name: str) -> Callable[[Shown], str]:
         return str(getattr(named[0], name)) if named else NONE
 
     return of_view(figure)
+
+
+def _of_lens(lens: str) -> Callable[[Shown], str]:
+    """Its share of the wall time."""
+    return of_view(lambda view: text_of.share(lens_share(view, lens)))
 
 
 TERMS: Final = {
@@ -329,7 +335,17 @@ TERMS: Final = {
     ),
     "pattern": Term("pattern", "one of six ways in which performance is lost, P1 to P6", _finding("pattern")),
     "lens": Term(
-        "lens", "amortize, balance, co-design, purpose: what kind of constraint it is", _finding("lens")
+        "lens", "balance, amortize, co-design, purpose: what kind of constraint it is", _finding("lens")
+    ),
+    "waiting": Term(
+        "lost to waiting",
+        "wall time in which ranks waited for data or for each other: the lens of balance",
+        _of_lens("L-BALANCE"),
+    ),
+    "overheads": Term(
+        "to overheads",
+        "start-up, communication, checkpoints, restarts: the lens of what is amortized",
+        _of_lens("L-AMORT"),
     ),
     "layer": Term(
         "layer", "where the cheapest fix lies: storage, network, scheduler, ...", _finding("layer")

@@ -36,10 +36,14 @@ def notes(found: Goodput) -> list[str]:
     """What belongs beside it."""
     said = []
     if found.steady is not None:
-        said.append(
-            f"of the steady steps alone {text_of.share(found.steady)} is useful: what start-up, warm-up, pauses and "
-            "restarts take is the difference"
+        alone = f"of the steady steps that the verdict rests on {text_of.share(found.steady)} is useful"
+        is_worse = found.end_to_end is not None and found.steady < found.end_to_end
+        why = (
+            "they lose more than the rest of the run did"
+            if is_worse
+            else "start-up, warm-up, pauses and restarts are the difference"
         )
+        said.append(f"{alone}: {why}")
     if found.unknown_s > 0:
         said.append(
             f"{text_of.seconds(found.unknown_s)} were not seen or not judged: neither useful nor lost"

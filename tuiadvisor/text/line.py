@@ -193,13 +193,13 @@ def select(source: Line, width: int) -> Line:
     return replace(padded, spans=tuple((text, f"@{role}") for text, role in padded.spans))
 
 
-def rule(title: str, width: int, right: str = "") -> Line:
-    """Return a section head: '── title ─────── right ──'."""
+def rule(title: str, width: int, right: str = "", *shorter: str) -> Line:
+    """Return a section head: '── title ─────── right ──'. shorter: what stands there where there is less room."""
     head: list[Span] = [("── ", "rule"), (clean(title), "title"), (" ", "rule")]
     tail: list[Span] = [(" ", "rule"), (clean(right), "dim"), (" ──", "rule")] if right else []
     room = width - length(head) - length(tail)
     if room < 2 and right:
-        return rule(title, width)
+        return rule(title, width, *shorter)
     return crop(Line((*head, ("─" * max(room, 0), "rule"), *tail)), width)
 
 

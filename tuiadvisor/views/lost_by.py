@@ -36,11 +36,12 @@ USUAL: Final = {
     "done_again": ("scheduler", "L-AMORT"),
     "hang": ("runtime", "L-BALANCE"),
 }
+# What each lens looks at, in words that say it without the name: balance, amortize, co-design, purpose.
 LENSES: Final = {
-    "L-BALANCE": "balance",
-    "L-AMORT": "amortize",
-    "L-CODESIGN": "co-design",
-    "L-PURPOSE": "purpose",
+    "L-BALANCE": "waiting",
+    "L-AMORT": "overheads",
+    "L-CODESIGN": "hardware fit",
+    "L-PURPOSE": "goodput",
 }
 
 
@@ -62,6 +63,21 @@ def by_layer(view: RunView) -> tuple[LostBy, ...]:
 def by_lens(view: RunView) -> tuple[LostBy, ...]:
     """Of each lens that takes anything."""
     return _summed(view, 1)
+
+
+def lens_share(view: RunView, lens: str) -> float | None:
+    """What a lens takes of the wall time that could be judged, as goodput is of; None where that is not known.
+
+    What is found to cost something, and nobody can say how much, costs no nothing; nor does what was not judged.
+    """
+    if view.wall is None:
+        return None
+    known_s = sum(part.seconds for part in view.wall.waterfall if part.sort != "unknown")
+    lost = {row.name: row.seconds / known_s for row in by_lens(view)}  # whoever lost anything was judged
+    is_unpriced = any(each.lens == lens and each.severity != "info" for each in view.findings)
+    if lens not in lost and (is_unpriced or view.useful_share is None):
+        return None
+    return lost.get(lens, 0.0)
 
 
 def _summed(view: RunView, column: int) -> tuple[LostBy, ...]:

@@ -289,9 +289,9 @@ def unknowns(
 def _why_no_overlap(diagnosis: Diagnosis, *, has_stages: bool) -> str:
     if has_stages:
         return "what stages wait for each other and what moving data takes are not told apart"
-    if diagnosis.table.flagged_RK(StepFlag.DETAIL).any():
+    if diagnosis.steady.flagged_RK(StepFlag.DETAIL).any():
         return "steps were seen in detail, but not from when to when their communication ran"
-    return "no step was seen in detail"
+    return "no steady step was seen in detail"
 
 
 def _why_phase(name: str, device: str | None) -> str:

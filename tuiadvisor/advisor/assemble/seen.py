@@ -71,5 +71,5 @@ def marks(
     if diagnosis is not None:
         found.update(pause_marks(diagnosis))
         if diagnosis.regime_step is not None:
-            found.add((diagnosis.regime_step, "new level"))
+            found.add((diagnosis.regime_step, "job changed"))
     return tuple(sorted(found))

@@ -8,8 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, Span, clean, crop, fit, indent, length, line, pad, wrap
+from tuiadvisor.text.line import (
+    BLANK,
+    Line,
+    Span,
+    clean,
+    crop,
+    fit,
+    fit_middle,
+    indent,
+    length,
+    line,
+    pad,
+    wrap,
+)
 from tuiadvisor.text.wording import device_words
 from tuiadvisor.tui.contract.commands import label
 from tuiadvisor.tui.draw import bars
@@ -38,6 +53,7 @@ class Tab:
 SMALLEST = (60, 16)
 IN_LOG = " … (L: log)"
 ROOMY = 30  # rows of a screen from which an answer may take three
+LEAST_NAME = 8  # columns of a job: with fewer it has all of them, and the screens give way
 AT_MARK = 0.003  # of a recording: nearer than that one stands on a mark
 # Phases after which the figures on the screen are the last ones; what follows a colon is the reason.
 FAILURES = ("hub lost", "agent lost", "failed")
@@ -96,8 +112,13 @@ def header(state: FeedState, width: int, headline: str = "", tabs: Sequence[Tab]
         clean(part) for part in (f"torch {run.torch}" if run.torch else "", run.backend or "") if part
     )
     device = clean(device_words(run.device, view.clock))
-    left.append((clean(run.label) or "unnamed job", "header_strong"))
     step = f"step {view.last_step:,} " if view.last_step is not None else "no step yet "
+    job = clean(run.label) or "unnamed job"
+    # Which screen this is stands even beside a long name: of that the ends are enough.
+    room = width - length(left) - len(step) - 1 - length(_strip(tabs, names_all=False)) - 2
+    if LEAST_NAME <= room < cell_len(job):
+        job = fit_middle(job, room)
+    left.append((job, "header_strong"))
     right = width - length(left) - len(step) - 1
     size = [f"{world} on {where}", world] if run.hosts else [world]
     # The ranks come first, then the screens by name, then where they run and on what; where it is narrow, the screens.
@@ -120,15 +141,20 @@ def _details(sizes: list[str], more: list[str], room: int) -> list[Span]:
 def strip(tabs: Sequence[Tab], room: int) -> tuple[Span, ...]:
     """Return the screens with a number: all by name, or only the one that is open, or nothing where neither fits."""
     for names_all in (True, False):
-        spans: list[Span] = []
-        for tab in tabs:
-            if tab.is_open:
-                spans += [(f" {tab.key} {tab.label} ", "tab")]
-            else:
-                spans += [(f" {tab.key}", "key"), (f" {tab.label} " if names_all else " ", "header_dim")]
+        spans = _strip(tabs, names_all=names_all)
         if length(spans) + 2 <= room:
             return (*spans, ("  ", "header")) if spans else ()
     return ()
+
+
+def _strip(tabs: Sequence[Tab], *, names_all: bool) -> list[Span]:
+    spans: list[Span] = []
+    for tab in tabs:
+        if tab.is_open:
+            spans += [(f" {tab.key} {tab.label} ", "tab")]
+        else:
+            spans += [(f" {tab.key}", "key"), (f" {tab.label} " if names_all else " ", "header_dim")]
+    return spans
 
 
 def _over(left: Line, right: Line, width: int, tabs: Sequence[Tab] = ()) -> Line:

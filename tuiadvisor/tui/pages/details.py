@@ -106,7 +106,7 @@ def finding_lines(view: RunView, found: Finding, width: int) -> list[Line]:
         *(line((text, "dim")) for text in wrap(" · ".join(facts), width)),
         line((f"{found.id} · pattern {found.pattern} · lens {found.lens} · layer {found.layer}", "dim")),
         BLANK,
-        rule("evidence", width, sections.window(view)),
+        rule("evidence", width, *sections.windows(view)),
     ]
     card = finding_card(view, found)
     if card is not None:

@@ -51,7 +51,7 @@ class EfficiencyPage(Page):
             self.targets = []
             return waiting(state, width, height)
         room = width - 2 * MARGIN
-        rows = [rule("arithmetic of a steady step", room, sections.window(view))]
+        rows = [rule("arithmetic of a steady step", room, *sections.windows(view))]
         if view.efficiency is not None:
             rows += _bar(view.efficiency, room)
         rows += _pairs(efficiency_facts(view), room)

@@ -63,7 +63,7 @@ class OverlapPage(Page):
         roomy = height >= 26
         gap = [BLANK] if roomy else []
         rows = [
-            rule("a mean step, its phases in their order", room, sections.window(view)),
+            rule("a mean step, its phases in their order", room, *sections.windows(view)),
             *lanes("all ranks", view.step.seconds, view.overlap.hidden_s, room),
             *_culprit_lanes(view, room, with_waiter=roomy),
             *(_legend(view, room) if roomy else []),

@@ -35,7 +35,7 @@ class Overview(Page):
     name = "overview"
     title = "Overview"
     about = (
-        "Top to bottom: the decision, the four lenses (what each takes of the wall time), the step's time over "
+        "Top to bottom: the decision, what the wall time is lost to, the step's time over "
         "the last steps, what a step is spent on, "
         "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶). "
         "Goodput is the share of "
@@ -48,7 +48,18 @@ class Overview(Page):
     commands: ClassVar = (
         opening("overview", "1", "Overview", "verdict, step time, where a step goes, ranks, findings"),
     )
-    terms = ("mean", "p95", "slowed", "data_wait", "exposed", "straggler", "next", "goodput")
+    terms = (
+        "mean",
+        "p95",
+        "slowed",
+        "data_wait",
+        "exposed",
+        "straggler",
+        "next",
+        "waiting",
+        "overheads",
+        "goodput",
+    )
     keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
@@ -110,11 +121,11 @@ def _narrow(view: RunView, width: int, height: int, chosen: str, *, has_chart: b
     speed = sections.throughput(view, width, spare) if has_chart else []
     rows = [
         *verdict,
-        rule(sections.step_title("step time", view), width, sections.window(view)),
+        rule(sections.step_title("step time", view), width, *sections.windows(view)),
         sections.step_figures(view, width),
         *(sections.trend(view, width, chart_rows) if has_chart else []),
         *speed,
-        rule("where a step goes", width, sections.phases_note(view)),
+        rule("where a step goes", width, *sections.phases_notes(view)),
         *phases,
         rule("ranks", width, rank_summary(view)),
         *culprits,
@@ -166,12 +177,12 @@ def _wide(view: RunView, width: int, height: int, chosen: str) -> list[Line]:
     fixed += len(speed)
     rank_rows = max(body - fixed - chart_rows, 3)
     left = [
-        rule(sections.step_title("step time", view), left_width, sections.window(view)),
+        rule(sections.step_title("step time", view), left_width, *sections.windows(view)),
         sections.step_figures(view, left_width),
         *sections.trend(view, left_width, chart_rows),
         *speed,
         BLANK,
-        rule("where a step goes", left_width, sections.phases_note(view)),
+        rule("where a step goes", left_width, *sections.phases_notes(view)),
         *phases,
         *comm,
         BLANK,

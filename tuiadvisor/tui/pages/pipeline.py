@@ -235,12 +235,12 @@ def _link(link: ChainLink, why: str, width: int) -> Line:
         return crop(
             Line((mark, label, (fit(text_of.UNKNOWN, 10, "right"), "unknown"), (reason, "dim"))), width
         )
-    room = max(width - 60, 10)
+    room = max(width - 68, 10)
     length = round(room * link.share)
     letter = bars.PHASE_LETTERS[link.phase]
     slowest = ""
     if link.slowest_rank is not None:
-        slowest = f"  rank {link.slowest_rank}: {text_of.seconds(link.slowest_s)}"
+        slowest = f"  slowest rank {link.slowest_rank}: {text_of.seconds(link.slowest_s)}"
     spans: list[Span] = [
         mark,
         label,

@@ -14,7 +14,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.lost_by import LENSES, by_lens
+from tuiadvisor.views.lost_by import LENSES, lens_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,31 +79,21 @@ def lenses(view: RunView, width: int) -> list[Line]:
     """Return all four lenses in one row: what each takes of the wall time, or the figure that stands for it."""
     if view.wall is None:
         return []
-    lost = {row.name: row.share for row in by_lens(view)}
     mfu = view.efficiency.mfu if view.efficiency is not None else None
-    codesign = [f"-{text_of.share(lost['L-CODESIGN'])}"] if lost.get("L-CODESIGN") else []
-    # What is found to cost something, and nobody can say how much, costs no nothing; nor does what was not judged.
-    without_price = {each.lens for each in view.findings if each.severity != "info"} - lost.keys()
-    without_price |= LENSES.keys() - lost.keys() if view.useful_share is None else set()
-    told = {
-        "L-BALANCE": _lost(lost, without_price, "L-BALANCE"),
-        "L-AMORT": _lost(lost, without_price, "L-AMORT"),
-        "L-CODESIGN": " ".join([*codesign, f"MFU {text_of.share(mfu)}"]),
-        "L-PURPOSE": f"goodput {text_of.share(view.useful_share)}",
-    }
+    told = [
+        (f"lost to {LENSES['L-BALANCE']}", lens_share(view, "L-BALANCE")),
+        (f"to {LENSES['L-AMORT']}", lens_share(view, "L-AMORT")),
+    ]
+    if fit_share := lens_share(view, "L-CODESIGN"):
+        told.append((f"to {LENSES['L-CODESIGN']}", fit_share))
+    told += [("MFU", mfu), (LENSES["L-PURPOSE"], view.useful_share)]
     spans: list[Span] = []
-    for name, text in told.items():
+    for name, share in told:
         spans += [
-            ("  " * bool(spans) + f"{LENSES[name]} ", "dim"),
-            (text, "unknown" if text_of.UNKNOWN in text else "text"),
+            ("  " * bool(spans) + f"{name} ", "dim"),
+            (text_of.share(share), "unknown" if share is None else "text"),
         ]
     return [crop(Line(tuple(spans)), width)]
-
-
-def _lost(lost: dict[str, float], without_price: set[str], lens: str) -> str:
-    if lens in without_price:
-        return text_of.UNKNOWN
-    return f"-{text_of.share(lost[lens])}" if lost.get(lens) else text_of.share(0.0)
 
 
 def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
@@ -203,11 +193,18 @@ def step_title(name: str, view: RunView) -> str:
 
 def window(view: RunView) -> str:
     """Return which steps the figures are from, and which were left out."""
+    return windows(view)[0]
+
+
+def windows(view: RunView) -> tuple[str, ...]:
+    """Return the same in ever fewer words: the change that it begins with, then what was left out, gives way."""
     left_out = text_of.left_out(view.window.excluded)
     steps = text_of.steps(view.window.first_step, view.window.last_step)
-    told = f"{steps}, without {left_out}" if left_out else steps
-    told = f"{told}, {whose}" if (whose := rank_alone(view)) else told
-    return f"{told}: {view.window.change}" if view.window.change else told
+    whose = f", {alone}" if (alone := rank_alone(view)) else ""
+    told = f"{steps}, without {left_out}{whose}" if left_out else f"{steps}{whose}"
+    change = view.window.change
+    fuller = (f"{told}: {change}", f"{steps}{whose}: {change}") if change else ()
+    return (*fuller, told, f"{steps}{whose}")
 
 
 def phases(view: RunView, width: int, max_rows: int) -> list[Line]:
@@ -216,13 +213,13 @@ def phases(view: RunView, width: int, max_rows: int) -> list[Line]:
     return [bar, *bars.legend(view.step.shares, view.step.seconds, width, max_rows - 1)]
 
 
-def phases_note(view: RunView) -> str:
-    """Return what the bar is a mean of, and the phases nobody observed."""
+def phases_notes(view: RunView) -> tuple[str, ...]:
+    """Return what the bar is a mean of, and the phases nobody observed; in ever fewer words."""
     names = ", ".join(bars.SHORT_NAMES[phase] for phase in bars.unknown_phases(view.step.shares))
     if len(bars.unknown_phases(view.step.shares)) > 4:
         names = "most phases"
     whose = rank_alone(view) or "mean over ranks"
-    return f"{whose} · unknown: {names}" if names else whose
+    return (f"{whose} · unknown: {names}", f"{whose} · unknown: some phases", whose) if names else (whose,)
 
 
 def rank_alone(view: RunView) -> str:
