@@ -42,6 +42,7 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "overview-finished": (views.live(views.finished(), phase="ended"), ()),
     "overview-1024-ranks": (views.live(views.many(1024)), ()),
     "overview-looking": (views.looking(), ()),
+    "overview-standing": (views.live(views.standing()), ()),
     "overview-attaching": (views.attaching(), ()),
     "overview-hub-lost": (views.hub_lost(), ()),
     "overview-paused": (views.live(views.straggler(), phase="paused"), ()),

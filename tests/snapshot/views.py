@@ -780,6 +780,19 @@ def looking() -> FeedState:
     return live(None, phase="finding ranks", message="Scanning the processes of this machine.", version=0)
 
 
+def standing() -> RunView:
+    """It hung before anybody came: no step, and of each rank what was found out."""
+    why = "none of its threads does anything: it waits, has finished or hangs (tuiadvisor stacks --pid 7 tells where)"
+    view = unknown_everything()
+    said = f"Not enough yet: no step was seen. Each rank: {why.partition(' (')[0]}."
+    return replace(
+        view,
+        last_step=None,
+        verdict=replace(view.verdict, sentence=said),
+        ranks=tuple(replace(row, state="live", host="node01", state_detail=why) for row in view.ranks),
+    )
+
+
 def attaching() -> FeedState:
     return live(None, phase="attaching 2/4", message="Injecting into pid 41202.", progress=(2, 4))
 

@@ -105,6 +105,25 @@ def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
     )
 
 
+def test_a_job_that_stood_before_anybody_came_is_told_as_such() -> None:
+    """Its first screen asked for 20 more steady steps, no more; the command is for one rank, so it is left out."""
+    ranks = [
+        {
+            "rank": rank,
+            "state": "live",
+            "no_step": f"it waits or hangs (tuiadvisor stacks --pid {rank} tells where)",
+        }
+        for rank in range(2)
+    ]
+    said = folded([status(1, ranks)]).view().verdict.sentence
+    assert "Not enough yet: no step was seen. Each rank: it waits or hangs." == said
+    (first, second) = ranks
+    other = folded([status(1, [first, {**second, "no_step": "it is stopped"}])]).view().verdict.sentence
+    assert "Not enough yet: no step was seen. Rank 0: it waits or hangs." == other
+    unexplained = folded([status(1, [first, {"rank": 1, "state": "live"}])]).view().verdict.sentence
+    assert "Not enough yet: 20 more steady steps." == unexplained
+
+
 def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:
     """One that is live, or may become so, is none."""
     refused: list[dict[str, object]] = [

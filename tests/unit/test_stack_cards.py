@@ -13,6 +13,8 @@ from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.cluster.stack_looks import MAX_LOOKS, StackLooks
 from tuiadvisor.agent.stack_samples import packed, parse_speedscope
 from tuiadvisor.agent.stacks import parse_spy
+from tuiadvisor.metrics.sampling.code_line import CodeFrame
+from tuiadvisor.metrics.sampling.sampled import Sampled, line_of
 from tuiadvisor.stream.frames import FrameError, FrameKind
 from tuiadvisor.stream.probe_request import ProbeRequest, StackRequest, parse_probe_request
 from tuiadvisor.stream.shapes import check_payload
@@ -275,6 +277,17 @@ def test_frames_of_the_probe_are_never_the_programs() -> None:
     entry = packed(places, [[0, 1, 2, 3]] * 9, "py-spy")
     assert [{"name": "train", "file": "me/train.py", "line": 49, "own": 1}] == entry["frames"]
     assert [[0]] == entry["stacks"]
+
+
+def test_torchs_decorator_is_not_what_a_line_calls() -> None:
+    """A rank stood in "_exception_logger.<locals>.wrapper", which told nothing; it is all_reduce."""
+    frames = [
+        CodeFrame("all_reduce", "distributed/distributed_c10d.py", 9, False),
+        CodeFrame("_exception_logger.<locals>.wrapper", "distributed/c10d_logger.py", 83, False),
+        CodeFrame("main", "me/train.py", 62, True),
+    ]
+    sampled = Sampled(0, 1, False, "py-spy", (tuple(frames),), (0,), (), None, None, "")
+    assert {line_of(frames): "all_reduce"} == sampled.called()
 
 
 def test_a_recording_of_an_older_agent_shows_no_frame_of_the_probe_either() -> None:

@@ -78,6 +78,7 @@ def test_all_that_hang_are_asked_the_missing_first() -> None:
     view = views.stalled()
     assert (3, 0, 1, 2) == ranks_to_look_at(view, 3, "hang")
     assert (0, 3, 1, 2) == ranks_to_look_at(view, 0, "hang")
+    assert (1, 0, 2, 3) == ranks_to_look_at(views.standing(), 1, "hang")  # from before anybody came
     crowd = replace(view, stall=Stall(9.0, tuple(range(1, 900)), (900,), "", "", "", ""))
     asked = ranks_to_look_at(crowd, 5, "hang")
     assert (5, 900) == asked[:2]

@@ -518,6 +518,10 @@ def test_what_came_of_a_capture_stays_in_sight() -> None:
         (views.live(views.with_card()), ("2", "j", "j", "j", "enter"), []),  # it is there
         (views.live(views.with_card()), ("2", "j", "j", "j", "enter", "C"), [Stacks(2, "straggler")]),
         (views.live(views.stalled()), ("enter",), [Stacks(3, "hang")]),
+        (views.live(views.straggler()), ("C",), [Stacks(2, "straggler")]),  # the one that holds up the others
+        (views.live(views.stalled()), ("C",), [Stacks(3, "hang")]),
+        (views.live(views.standing()), ("C",), [Stacks(0, "hang")]),
+        (views.live(views.healthy()), ("C",), []),
         (views.replay(), ("2", "j", "j", "j", "enter", "C"), []),
     ],
 )
@@ -528,6 +532,15 @@ def test_enter_on_a_late_rank_asks_for_its_lines_of_code(
     keyboard = Keyboard(state)
     keyboard.press(*keys)
     assert asked == [command for command in keyboard.shell.asked if isinstance(command, Stacks)]
+
+
+def test_a_job_that_stood_before_anybody_came_leads_to_where_its_ranks_stand() -> None:
+    """Nothing on its first screen said what to press, and what C brought was on a page two keys away."""
+    keyboard = Keyboard(views.live(views.standing()))
+    assert "C shows the line of code at which each rank stands" in keyboard.press("1")
+    keyboard.press("C")
+    assert "rank" == keyboard.page
+    assert "C shows" not in Keyboard(views.live(views.too_early())).press("1")
 
 
 def test_a_recording_shows_the_lines_that_were_sampled() -> None:

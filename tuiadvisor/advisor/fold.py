@@ -391,7 +391,7 @@ class Advisor(Intake):
     def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:
         diagnosis = seen.diagnosis
         if diagnosis is None:
-            return not_yet(MIN_STEADY_STEPS, any_steps=False)
+            return not_yet(MIN_STEADY_STEPS, any_steps=False, why_none=self.roster.why_no_step())
         if seen.why_blind:
             return unseen_device(seen.why_blind)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)

@@ -44,6 +44,8 @@ class StackLook:
         seen = {one.rank for one in look.threads} if look is not None else set()
         missing = set(self.request.ranks) - seen
         rank = self.request.ranks[0]
+        if not missing and self.request.subject == "hang":
+            return f"where {_named(sorted(self.request.ranks))} stand: on the page of rank {rank} (2, enter)"
         if not missing:
             return f"rank {rank}: the lines of code where it spends its time are on its page (2, enter)"
         if time.monotonic() < self._deadline_s:
@@ -63,9 +65,12 @@ def why_no_stacks(view: RunView, rank: int) -> str:
 
 def ranks_to_look_at(view: RunView, rank: int, subject: str) -> tuple[int, ...]:
     """The rank, and whom its stacks are held against: a peer, or all that hang with it."""
-    if subject == "hang" and view.stall is not None:
-        others = [each for each in (*view.stall.missing, *view.stall.waiting) if each != rank]
-        return (rank, *others[: MAX_HANGING - 1])
+    if subject == "hang":
+        # Where no step was ever seen all may stand; a hang that is over has nobody any more.
+        never = view.ranks if view.last_step is None else ()
+        held = tuple(row.rank for row in never if row.state == "live")
+        held = held if view.stall is None else (*view.stall.missing, *view.stall.waiting)
+        return (rank, *[each for each in held if each != rank][: MAX_HANGING - 1])
     peer = peer_of(view, rank) if subject == "straggler" else None
     return (rank,) if peer is None else (rank, peer)
 

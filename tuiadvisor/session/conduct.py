@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.session.decide import Decision, decide
 from tuiadvisor.session.dialogue import dialogue, first_change
-from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.evidence import Facts, facts
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.measured import measured_answers
@@ -243,15 +243,15 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
     elif decision.decision == "tune" and prospect is not None and run.step_s is not None:
         low, high = run.step_s / max(prospect.high, 1.0), run.step_s / max(prospect.low, 1.0)
         hypothesis = (
-            f"Without {prospect.finding.replace('_', ' ')} a step takes "
+            f"Without what is found ({_title(run, prospect.finding)}) a step takes "
             f"{seconds(run.step_s / max(prospect.expected, 1.0))}"
             f" ({seconds(low)} to {seconds(high)})."
         )
         change = first_change(material)
     elif decision.decision == "tune" and material.case.unpriced is not None:
-        named = material.case.unpriced.finding.replace("_", " ")
+        named = _title(run, material.case.unpriced.finding)
         hypothesis, change = (
-            f"Without {named} steps are shorter; by how much was not measured.",
+            f"Without what is found ({named}) steps are shorter; by how much was not measured.",
             first_change(material),
         )
     before_file, after_file = BEFORE, AFTER
@@ -269,6 +269,11 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
         ),
         _last_time(material, before),
     )
+
+
+def _title(run: Facts, finding: str) -> str:
+    """How people call a finding."""
+    return next((one.title for one in run.findings if one.id == finding), finding.replace("_", " "))
 
 
 def _after(name: str) -> str:

@@ -388,6 +388,17 @@ class Roster:
         """Sources not heard although others are, with the seconds where they can be known."""
         return silent(self.agents.values())
 
+    def why_no_step(self) -> str:
+        """What was found of live ranks none of which makes a step; "" as long as one of them is not explained."""
+        live = [fact for fact in self.ranks.values() if fact.state == "live"]
+        # Behind the reason stands a command for this one rank.
+        whys = [fact.no_step.partition(" (")[0] for fact in live]
+        if not whys or not all(whys):
+            return ""
+        if len(set(whys)) > 1:
+            return f"Rank {live[0].rank}: {whys[0]}"
+        return f"{'The rank' if len(whys) == 1 else 'Each rank'}: {whys[0]}"
+
     def event_time_s(self) -> float | None:
         """Seconds between the first and the latest frame of any agent."""
         return event_time_s(self.agents.values())

@@ -148,12 +148,22 @@ def _undecided(why: str) -> Verdict:
 
 
 def not_yet(
-    num_missing_steps: int, any_steps: bool, clock: Clock = "host", missing_s: float | None = None
+    num_missing_steps: int,
+    any_steps: bool,
+    clock: Clock = "host",
+    missing_s: float | None = None,
+    *,
+    why_none: str = "",
 ) -> Verdict:
-    """No verdict before there is evidence for one. missing_s: what the missing steps take, None: not known."""
+    """No verdict before there is evidence for one.
+
+    missing_s: what the missing steps take, None: not known; why_none: what was found of ranks that make no step.
+    """
     steps = "steady steps" if clock == "host" else "steps on the devices' clocks"
     lasts = f", about {_rough(missing_s)}" if missing_s is not None and missing_s >= WORTH_SAYING_S else ""
     sentence = f"Not enough yet: {num_missing_steps} more {steps}{lasts}."
+    if why_none:
+        sentence = f"Not enough yet: no step was seen. {why_none}."
     because = "too few steady steps were seen" if any_steps else "no step was seen"
     return Verdict(None, sentence, None, None, None, None, because, "")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.metrics.sampling.code_line import CodeLine
 from tuiadvisor.metrics.sampling.line_shares import LIMITS
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.metrics.sampling.code_line import CodeFrame
+
+
+GLUE: Final = ("c10d_logger.py",)  # torch's decorator around every collective says nothing of which it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class Sampled:
         counts: dict[CodeLine, Counter[str]] = {}
         for index, number in Counter(self.samples).items():
             stack = self.stacks[index]
-            place = _own_index(stack)
-            below = stack[place - 1].name if place else ""
+            called = [frame for frame in stack[: _own_index(stack)] if not frame.file.endswith(GLUE)]
+            below = called[-1].name if called else ""
             counts.setdefault(line_of(stack), Counter())[below] += number
         return {line: found.most_common(1)[0][0] for line, found in counts.items()}
 

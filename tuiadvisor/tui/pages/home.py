@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 NAME_WIDTH = 16
-MOST_OF_NAMES = 3  # part of the width that names may take where they tell jobs of one script apart
+MOST_OF_NAMES = 3  # part of the width that names may take
 LEAST_APART = 6
 OWNER_WIDTH = 8
 VERDICT_WIDTH = 10  # of its one word
@@ -233,8 +233,8 @@ class JobColumns:
     def __init__(self, width: int, jobs: tuple[JobEntry, ...]) -> None:
         self.with_owner = width >= WITH_OWNER
         self.with_step = width >= WITH_STEP
-        # What tells jobs of one script apart takes of the sentence, which the selected row repeats below.
-        wanted = max((len(_name(each)) for each in jobs if each.apart), default=0)
+        # A long name, or what tells jobs of one script apart, takes of the sentence: the selected row repeats it below.
+        wanted = max((len(_name(each)) for each in jobs), default=0)
         self.name = max(min(wanted, width // MOST_OF_NAMES), NAME_WIDTH)
         fixed = 2 + self.name + 1 + 7 + 9 + 9
         fixed += (OWNER_WIDTH + 1 + 5) * self.with_owner + (10 + 9) * self.with_step

@@ -12,7 +12,7 @@ from tuiadvisor.tui.contract.feed import Capture, Detail, Stacks
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.pages.details import MARGIN, rank_lines
 from tuiadvisor.tui.pages.ranks import Ranks
-from tuiadvisor.tui.pages.stack_card import ask_if_late, subject_of, why_no_card
+from tuiadvisor.tui.pages.stack_card import ask_if_late, meant_rank, subject_of, why_no_card
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -36,10 +36,17 @@ def open_and_look(place: Place, rank: int) -> None:
 
 
 def ask_for_stacks(place: Place) -> None:
-    """Sample the stacks of the rank that is shown or selected, and of a peer."""
-    rank, view = rank_at(place.page), place.state.view
+    """Sample the stacks of the rank that is shown or selected, else of the one that holds up, and show its page."""
+    rank, view = _looked_at(place.state, place.page), place.state.view
     if rank is not None and view is not None:
+        if not isinstance(place.page, RankPage):
+            open_rank(place, rank)  # where the answer will be
         place.shell.ask(Stacks(rank, subject_of(view)))
+
+
+def _looked_at(state: FeedState, page: Page) -> int | None:
+    chosen = rank_at(page)
+    return meant_rank(state.view) if chosen is None else chosen
 
 
 def open_beside(place: Place, by: int) -> None:
@@ -115,7 +122,7 @@ class RankPage(Page):
             "2 s of samples of this rank's stacks and a peer's: which lines of code it spends more time at",
             "ranks",
             ask_for_stacks,
-            lambda state, page: why_no_card(state, rank_at(page)),
+            lambda state, page: why_no_card(state, _looked_at(state, page)),
         ),
         Command(
             "detail",

@@ -26,6 +26,15 @@ SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "●
 SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
 
 
+WHERE_IT_STANDS = "Does it hang? C shows the line of code at which each rank stands."
+
+
+def stands_from_the_start(view: RunView) -> bool:
+    """No step was seen, and of each live rank it was found out why: it may have hung before anybody came."""
+    live = [row for row in view.ranks if row.state == "live"]
+    return view.last_step is None and bool(live) and all(row.state_detail for row in live)
+
+
 def not_enough(view: RunView) -> str:
     """Return "not enough yet: 12 more steps", or "" where there is enough for a verdict."""
     if view.window.enough:
@@ -66,6 +75,8 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     rows = wrap(sentence or "no verdict yet", room)
     lines = [line((badge, role), " ", (text, "strong")) for text in rows[:1]]
     lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
+    if stands_from_the_start(view) and not view.ended:
+        lines = [*lines[: max_rows - 1], indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
     if view.decided.next_constraint and len(lines) < max_rows - 1:
         name = text_of.phase_name(view.decided.next_constraint)
         words = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.text import stack_card as words
 from tuiadvisor.text.line import BLANK, Cell, crop, line, row, rule, wrap
 from tuiadvisor.tui.contract.feed import Stacks
+from tuiadvisor.tui.pages.sections import stands_from_the_start
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Line
@@ -33,7 +34,19 @@ def card_of(view: RunView, rank: int, subject: str | None = None) -> StackCard |
 
 def subject_of(view: RunView) -> str:
     """What is to be explained of a rank now."""
-    return "hang" if view.stall is not None else "straggler"
+    return "hang" if view.stall is not None or stands_from_the_start(view) else "straggler"
+
+
+def meant_rank(view: RunView | None) -> int | None:
+    """Whose code one wants to see where no rank is chosen: whom the others wait for, else the first that stands."""
+    if view is None:
+        return None
+    if view.stall is not None and view.stall.missing:
+        return view.stall.missing[0]
+    late = next((row.rank for row in view.ranks if row.is_culprit), None)
+    if late is None and stands_from_the_start(view):
+        return next(row.rank for row in view.ranks if row.state == "live")
+    return late
 
 
 def ask_if_late(place: Place, rank: int) -> None:
