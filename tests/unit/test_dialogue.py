@@ -588,3 +588,16 @@ def test_what_it_rests_on_is_shown_where_there_is_room(width: int) -> None:
     low = shown(stated, width, 16)
     assert "stated so far" not in low
     assert "dialogue" in low
+
+
+def test_the_decision_beside_the_patterns_is_whole_or_says_where_it_is() -> None:
+    """On 80 columns its sentence ended in "What that", above an empty row."""
+    session = guided(held((LATE,), {}), "")
+    for why, end in (
+        ("a word " * 18 + "to the end.", "to the end."),
+        ("a word " * 90 + "to the end.", "d: whole"),
+    ):
+        desk = desks.desk(session=replace(session, why=why))
+        text = Keyboard(views.live(views.straggler()), desk=desk).press("5")
+        assert end in text
+        assert "gain" in text

@@ -15,7 +15,9 @@ from tuiadvisor.text.line import length
 from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
 from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.tui.control.navigator import Navigator
+from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.overview import shared_rows
+from tuiadvisor.views.run_view import Imported
 
 STATES = {
     "straggler": views.live(views.straggler()),
@@ -355,3 +357,26 @@ def test_a_long_name_of_a_job_leaves_the_screens_their_place(key: str) -> None:
 def test_a_count_of_parameters_is_whole() -> None:
     """A small model had 21.0 of them."""
     assert ("21", "1.19 M") == (scaled(21, ""), scaled(1_188_874, ""))
+
+
+def test_a_verdict_that_was_cut_takes_the_rows_that_are_left_over() -> None:
+    """Two rows and an ellipsis stood above four empty ones."""
+    said = (
+        "Not enough steps in this trace: "
+        + " ".join(f"word{number}" for number in range(48))
+        + " at the end."
+    )
+    view = views.one_rank()
+    view = replace(view, verdict=replace(view.verdict, decision=None, sentence=said), findings=())
+    text = "\n".join(screen(views.live(view), 80, 24))
+    assert "at the end." in text
+    full = views.many(64)
+    full = replace(full, verdict=replace(full.verdict, decision=None, sentence=said))
+    assert "at the end." not in "\n".join(screen(views.live(full), 80, 24))  # others need the rows
+
+
+def test_of_an_imported_trace_no_probe_is_spoken_of() -> None:
+    """There was none: "probe unknown of step; detail 100 % of steps" stood below it."""
+    imported = Imported("kineto", "trace.json", "a trace", "", None)
+    assert "probe" in sections.source(views.straggler(), 200).text
+    assert "probe" not in sections.source(replace(views.straggler(), imported=imported), 200).text

@@ -64,14 +64,20 @@ def entries(stated: Stated, quantity: Quantity, *, is_one_run: bool) -> tuple[En
             "price of a device-hour",
             _text(aim.price_per_device_hour),
             "a number in your currency",
-            "cost in device-hours",
+            "not stated: cost in device-hours",
         ),
         Entry("deadline", "deadline", _hours(aim.deadline_h), "from now: 12h, 3d", "none"),
         Entry("budget", "budget", _text(aim.budget), "for the rest of the run, in the same currency", "none"),
     ]
     if quantity.kind != "total":
         found.append(
-            Entry("left", f"{work} left", _text(left), "a number: 100000, 100k, 2M", "cost of one step")
+            Entry(
+                "left",
+                f"{work} left",
+                _text(left),
+                "a number: 100000, 100k, 2M",
+                "not stated: cost of one step",
+            )
         )
     found.append(
         Entry(
@@ -79,7 +85,7 @@ def entries(stated: Stated, quantity: Quantity, *, is_one_run: bool) -> tuple[En
             "candidates",
             ", ".join(map(str, stated.candidates)),
             "device counts: 16, 32, 64",
-            "twice the devices",
+            "not stated: twice the devices",
         )
     )
     if is_one_run:
@@ -91,14 +97,14 @@ def entries(stated: Stated, quantity: Quantity, *, is_one_run: bool) -> tuple[En
             "devices now",
             "" if aim.current is None else str(aim.current),
             "how many you use",
-            "the largest measured",
+            "not stated: the largest measured",
         ),
         Entry(
             "objective",
             "decided by",
             aim.objective or "",
             "time, efficiency or cost",
-            "time, or the limits",
+            "not stated: time, or the limits",
         ),
     )
 

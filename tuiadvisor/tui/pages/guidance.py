@@ -34,6 +34,7 @@ WHY_OF = {
 }
 MARGIN = 1
 LEFT_WIDTH = 20
+WHOLE = " … d: whole"
 WIDE = 116  # columns from which the decision stands at the right
 CARD_WIDTH = 40
 CARD_ROWS = 5
@@ -265,9 +266,12 @@ def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[
         for name, text in held.loop:
             rows += _named(name, text, width)
         return rows[:height]
-    rows += [indent(line((text, "strong")), len(badge) + 1) for text in more[:1]]
-    facts = " · ".join(f"{name} {text}" for name, text in held.card)
-    rows += [line((text, "dim")) for text in wrap(facts, width)]
+    facts = wrap(" · ".join(f"{name} {text}" for name, text in held.card), width)
+    room = max(height - len(rows) - len(facts), 1)
+    if len(more) > room:  # the dialogue has the sentence whole
+        more = [*more[: room - 1], crop(line(more[room - 1]), max(width - len(badge) - 13, 1)).text + WHOLE]
+    rows += [indent(line((text, "strong")), len(badge) + 1) for text in more]
+    rows += [line((text, "dim")) for text in facts]
     return [*rows[:height], *[BLANK] * (height - len(rows))]
 
 

@@ -96,14 +96,21 @@ def _verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     return [] if view.stall is not None else sections.verdict(view, width, max_rows)
 
 
-def _narrow(view: RunView, width: int, height: int, chosen: str, *, has_chart: bool) -> list[Line]:
-    """Arrange one column. The order below is the order of the screen; each part gets what is left."""
+def _narrow(
+    view: RunView, width: int, height: int, chosen: str, *, has_chart: bool, more: int = 0
+) -> list[Line]:
+    """Arrange one column. The order below is the order of the screen; each part gets what is left.
+
+    more: rows that were left over, which a verdict that was cut takes.
+    """
     roomy = height >= 30
     tight = height < 19
     lost = sections.losses(view, width, 4 if roomy else 1)
     culprits = sections.culprits(view, width, 4 if roomy else 1 if tight else 2)
     # The sentence is what one came for: it takes the rows it needs, the chart gives way.
-    verdict = _verdict(view, width, 4 if roomy else 2 if tight else 3)
+    most = (4 if roomy else 2 if tight else 3) + more
+    verdict = _verdict(view, width, most)
+    is_cut = len(verdict) == most and len(_verdict(view, width, most + 1)) > most
     verdict += [] if tight else sections.lenses(view, width)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
     found = [sections.finding(each, width) for each in view.findings]
@@ -135,7 +142,10 @@ def _narrow(view: RunView, width: int, height: int, chosen: str, *, has_chart: b
     ]
     # Where even the least is too much the findings go first, what was lost never.
     rows = [*rows[: height - 1 - len(lost)], *lost]
-    return [*rows, *[BLANK] * (height - 1 - len(rows)), sections.source(view, width)]
+    left_over = height - 1 - len(rows)
+    if is_cut and left_over > 0 and not more:
+        return _narrow(view, width, height, chosen, has_chart=has_chart, more=left_over)
+    return [*rows, *[BLANK] * left_over, sections.source(view, width)]
 
 
 def shared_rows(

@@ -430,7 +430,8 @@ def source(view: RunView, width: int) -> Line:
     if view.event_time_s is not None:
         parts.append(f"{text_of.seconds(view.event_time_s)} seen")
     cost = f"probe cost {text_of.at_least(view.probe_cost)}"
-    parts.append(probe_work(view.probe) if view.probe is not None else cost)
+    if view.imported is None:  # no probe was there
+        parts.append(probe_work(view.probe) if view.probe is not None else cost)
     if view.useful_share is not None:
         of = "goodput" if view.wall is not None else "goodput of steady steps"
         parts.append(f"{of} {text_of.share(view.useful_share)}")
