@@ -53,7 +53,7 @@ def card(*entries: dict[str, Any]) -> StackCard:
 def test_the_line_that_makes_a_rank_late_is_named_with_its_time() -> None:
     """Share of the samples times the step; the peer's beside it, and how many samples it rests on."""
     found = card(entry(2, [LATE, WAITING] * 75), entry(0, [WAITING] * 150))
-    assert found.words == "rank 2 spends 20 ± 3 ms a step at train.py:49 in wait; its peer, rank 0: 0"
+    assert found.words == "rank 2 spends 20 ± 3 ms a step at train.py:49 in wait; its peer, rank 0: none"
     first, second = found.lines
     assert (first.place, first.num, first.seconds, first.peer_seconds) == ("train.py:49", 75, 0.02, 0.0)
     assert first.margin_s == pytest.approx(1.96 * 0.04 * (0.25 / 152) ** 0.5, rel=0.01)

@@ -73,6 +73,17 @@ def test_the_command_is_never_cut_off(clock: Clock) -> None:
     assert {len(row.text) for row in rows} == {60}
 
 
+def test_a_banner_names_the_key_that_does_what_the_command_does(clock: Clock) -> None:
+    """A command alone, without a verb, stood there; of a recording nothing can be looked at any more."""
+    view = views.stalled()
+    assert view.stall is not None
+    view = replace(view, stall=replace(view.stall, held="missing", command="tuiadvisor stacks"))
+    alerts = Alerts(clock)
+    shown = "\n".join(row.text for row in alerts.rows(views.live(view), 100))
+    assert "C shows where each rank stands, as does tuiadvisor stacks" in shown
+    assert "C shows" not in "\n".join(row.text for row in alerts.rows(views.replay(view), 100))
+
+
 def test_a_critical_finding_that_opens_is_told_and_its_banner_goes(clock: Clock) -> None:
     """It is a finding among others after half a minute."""
     alerts = Alerts(clock)

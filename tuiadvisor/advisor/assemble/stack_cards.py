@@ -168,7 +168,7 @@ def _time(seconds: float | None, share: float) -> str:
     if seconds is None:
         return f"{100 * share:.0f} % of its samples" if share else "none of its samples"
     if share == 0:
-        return "0"
+        return "none"
     if seconds >= 1:
         return f"{seconds:.1f} s a step"
     return f"{1000 * seconds:.0f} ms a step" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms a step"

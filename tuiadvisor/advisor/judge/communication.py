@@ -188,7 +188,7 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
         return (
             f"In {view.num_steps} steps seen in detail the all-reduce ended with backward: nothing to hide.",
         )
-    much = f", {view.ratio:.2g} of it" if view.ratio is not None else ""
+    much = f", {100 * view.ratio:.2g} % of its length" if view.ratio is not None else ""
     if view.ratio is not None and view.ratio > 1:
         much = f", {view.ratio:.2g} times as long, so not all of it can be hidden"
     first = "The only bucket" if len(view.buckets) == 1 else f"The first of {len(view.buckets)} buckets"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SHOWN_S: Final = 30.0  # the banner of a critical finding
 AGAIN_S: Final = 60.0  # what opens anew within this long was told already
 STALL: Final = "stall"
+STACKS: Final = "tuiadvisor stacks"  # what the screens do by a key, too
 MAX_ROWS: Final = 3
 
 
@@ -86,7 +87,10 @@ class Alerts:
             return []
         if view.stall is not None:
             head = f" ■ STALLED {text_of.timer(view.stall.for_s)}: "
-            return _banner(head, stall_words(view), view.stall.command, view.stall.where, width)
+            does = view.stall.command
+            if does.startswith(STACKS) and state.mode == "live" and state.replay is None:
+                does = f"C shows where each rank stands, as does {does}"
+            return _banner(head, stall_words(view), does, view.stall.where, width)
         if state.mode != "live" or state.replay is not None:
             return []
         now = self.clock()

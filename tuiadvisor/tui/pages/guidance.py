@@ -269,7 +269,10 @@ def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[
     facts = wrap(" · ".join(f"{name} {text}" for name, text in held.card), width)
     room = max(height - len(rows) - len(facts), 1)
     if len(more) > room:  # the dialogue has the sentence whole
-        more = [*more[: room - 1], crop(line(more[room - 1]), max(width - len(badge) - 13, 1)).text + WHOLE]
+        more = [
+            *more[: room - 1],
+            crop(line(more[room - 1]), max(width - len(badge) - 13, 1)).text.removesuffix("…") + WHOLE,
+        ]
     rows += [indent(line((text, "strong")), len(badge) + 1) for text in more]
     rows += [line((text, "dim")) for text in facts]
     return [*rows[:height], *[BLANK] * (height - len(rows))]

@@ -304,7 +304,7 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
                 (cause, "strong"),
                 (f", costs {text_of.seconds(straggler.loss_s_per_step)}/step", "text"),
                 (f" {since}" if since else "", "dim"),
-                ("" if straggler.persistent else ", on and off", "dim"),
+                ("" if straggler.persistent else ", unevenly", "dim"),
                 target=("rank", str(straggler.rank)),
             )
         )
