@@ -1,6 +1,7 @@
 """Frames of a recording with a progress line on stderr once reading takes longer than a second.
 
-On a terminal one line that is redrawn and at the end taken away; in a log a line every ten seconds.
+On a terminal one line that is redrawn and at the end taken away; in a log a line every ten seconds. What is cut off or
+damaged is told there too.
 """
 
 from __future__ import annotations
@@ -9,23 +10,49 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.errors import one_line
 from tuiadvisor.stream.recording import CHUNK_BYTES, RecordingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PATIENCE_S: Final = 1.0
 TERMINAL_EVERY_S: Final = 0.2
 LOG_EVERY_S: Final = 10.0
 
 
-def read_frames(path: str, doing: str = "reading") -> Iterator[bytes]:
-    """All whole frames of a recording, in order, a bounded piece at a time. TuiadvisorError if it is none."""
-    for _, frame in read_along(path, CHUNK_BYTES, doing):
+def to_stderr(path: str, note: str) -> None:
+    """A note on a recording, beside what is printed of it."""
+    print(f"{one_line(path)}: {note}", file=sys.stderr, flush=True)
+
+
+class Rereading:
+    """Reads a recording as often as it is called; what is wrong with it is told the first time alone."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_told = False
+
+    def __call__(self, doing: str = "reading") -> Iterator[bytes]:
+        """All its frames."""
+        is_told, self._is_told = self._is_told, True
+        return read_frames(self._path, doing, say=(lambda *_: None) if is_told else to_stderr)
+
+
+def read_frames(
+    path: str, doing: str = "reading", *, say: Callable[[str, str], None] = to_stderr
+) -> Iterator[bytes]:
+    """All whole frames of a recording, in order, a bounded piece at a time. TuiadvisorError if it is none.
+
+    say: told at the end, with the path, what is damaged or cut off.
+    """
+    for _, frame in read_along(path, CHUNK_BYTES, doing, say=say):
         yield frame
 
 
-def read_along(path: str, max_bytes: int, doing: str = "reading") -> Iterator[tuple[float, bytes]]:
+def read_along(
+    path: str, max_bytes: int, doing: str = "reading", *, say: Callable[[str, str], None] = to_stderr
+) -> Iterator[tuple[float, bytes]]:
     """The same with the share of the recording that was read, 0..1; max_bytes: of a piece."""
     line = ProgressLine(f"{doing} {path}")
     with RecordingReader(path) as reader:
@@ -35,6 +62,9 @@ def read_along(path: str, max_bytes: int, doing: str = "reading") -> Iterator[tu
                 line.show(share)
                 for located in taken:
                     yield share, located.data
+            if warnings := reader.summary().warnings:
+                line.end()
+                say(path, "; ".join(warnings))
         finally:
             line.end()
 
@@ -61,4 +91,5 @@ class ProgressLine:
     def end(self) -> None:
         """Leave the terminal as it was."""
         if self._is_shown and self._is_terminal:
+            self._is_shown = False
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.progress import Rereading
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 
@@ -22,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write, and say what is still in it."""
     refuse_existing(options.output)
-    num_bytes = write_recording(options.output, anonymize(partial(read_frames, options.file)))
+    num_bytes = write_recording(options.output, anonymize(Rereading(options.file)))
     print(
         f"{options.output}, {num_bytes:,} bytes: no host, path, user, command line or process id of the original; "
         "times, sizes, versions and device models are kept"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.progress import Rereading
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.parquet import export_parquet
 
@@ -28,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write and say what."""
-    reading, path = partial(read_frames, options.file), Path(options.output)
+    reading, path = Rereading(options.file), Path(options.output)
     if options.format == "parquet":
         rows = export_parquet(reading, path)
         print(

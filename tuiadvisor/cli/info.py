@@ -26,7 +26,8 @@ def run(options: argparse.Namespace) -> int:
     """Read and print."""
     with RecordingIndex(options.file) as index:
         opened = index.opened
-    held = contents(options.file, read_frames(options.file), read_summary(options.file), opened)
+    frames = read_frames(options.file, say=lambda *_: None)  # it says so itself
+    held = contents(options.file, frames, read_summary(options.file), opened)
     if options.json:
         print_document(contents_document(held))
     else:

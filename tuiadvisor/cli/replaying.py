@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.app.bookmarks import bookmarks
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.job_reader import jobs_now
+from tuiadvisor.app.progress import to_stderr
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.whole_recording import end_view, whole_view
@@ -79,7 +81,7 @@ def print_home(folder: Path) -> None:
 
 def print_once(options: argparse.Namespace) -> None:
     """The summary at a recording's end."""
-    whole = whole_view(options.file, work_of(options))
+    whole = whole_view(options.file, work_of(options), partial(to_stderr, options.file))
     _check_step(options, whole.last_step)
     print(plain_summary(whole))
 

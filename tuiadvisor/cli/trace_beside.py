@@ -7,11 +7,10 @@ import importlib
 import os
 import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.progress import Rereading
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.recording_with_trace import beside, recorded, with_trace
 from tuiadvisor.errors import TuiadvisorError, one_line
@@ -35,7 +34,7 @@ def write_beside(
     if not recording.is_file():
         raise TuiadvisorError(f"{recording}: no such recording; tuiadvisor runs lists those of a folder")
     job = traced_job(trace, measured_peaks(), progress)
-    reading = partial(read_frames, str(recording))
+    reading = Rereading(str(recording))
     try:
         added = beside(trace.resolve().name or str(trace), job, recorded(reading))
     except TuiadvisorError as error:

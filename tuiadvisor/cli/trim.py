@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.progress import Rereading
 from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 from tuiadvisor.exporters.trim import Trimmed, trim
@@ -27,6 +26,6 @@ def run(options: argparse.Namespace) -> int:
     """Write and say how much."""
     refuse_existing(options.output)
     told = Trimmed()
-    num_bytes = write_recording(options.output, trim(partial(read_frames, options.file), options.steps, told))
+    num_bytes = write_recording(options.output, trim(Rereading(options.file), options.steps, told))
     print(f"{told.num_rank_steps:,} rank-steps in {options.output}, {num_bytes:,} bytes")
     return 0

@@ -45,6 +45,7 @@ CHUNK_BYTES: Final = 4 << 20
 # looked for in damaged regions.
 MAX_VAIN_BYTES: Final = 1 << 30
 SMALL_FRAME_BYTES: Final = 4096
+NOT_CLOSED: Final = "recording was not closed: it is still being written, or its writer was killed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,12 @@ class RecordingSummary:
     num_indexes: int = 0  # INDEX frames
     num_index_bytes: int = 0
     num_wrong_indexes: int = 0  # INDEX frames that do not say what lies before them, in a file without damage
+    is_open: bool = False  # nobody closed it: its writer goes on, or was killed between two frames
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes, and that the end is missing; a recording that is watched while it grows has none yet."""
+        return (*self.notes, NOT_CLOSED) if self.is_open else self.notes
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -78,7 +85,9 @@ class RecordingSummary:
                 f"recording damaged in {self.num_bad_regions} place(s), {self.num_bad_bytes} bytes passed over"
             )
         if self.num_tail_bytes:
-            notes.append(f"recording ends inside a frame, {self.num_tail_bytes} bytes passed over")
+            notes.append(
+                f"recording ends inside a frame: it was cut, {self.num_tail_bytes} bytes passed over"
+            )
         if self.num_wrong_indexes:
             notes.append(f"recording's index is wrong in {self.num_wrong_indexes} place(s) and not used")
         return tuple(notes)
@@ -199,6 +208,9 @@ class RecordingReader:
         self.position = FILE_HEADER_BYTES
         self._num_frames = 0
         self._num_indexes = self._num_index_bytes = 0
+        self._ends_with_frame = (
+            False  # the last one that was read is no INDEX frame, as one that was closed has
+        )
         self._num_bad_bytes = 0
         self._num_bad_regions = 0
         self._bad_end = -1
@@ -230,6 +242,7 @@ class RecordingReader:
             num_bad_bytes=self._num_bad_bytes,
             num_bad_regions=self._num_bad_regions,
             num_tail_bytes=max(0, size - self.position),
+            is_open=size == self.position and self.version == FILE_VERSION and self._ends_with_frame,
             num_indexes=self._num_indexes,
             num_index_bytes=self._num_index_bytes,
         )
@@ -239,6 +252,7 @@ class RecordingReader:
         self.position = FILE_HEADER_BYTES
         self._num_frames = self._num_indexes = self._num_index_bytes = 0
         self._num_bad_bytes = self._num_bad_regions = self._num_vain_bytes = 0
+        self._ends_with_frame = False
         self._bad_end = -1
 
     def frames(self) -> Iterator[Located]:
@@ -262,6 +276,8 @@ class RecordingReader:
             taken, needed = self._walk(window, at_end=self.position + len(window) >= size)
             frames = [located for located in taken if located.head.kind is not FrameKind.INDEX]
             self._num_frames += len(frames)
+            if taken:
+                self._ends_with_frame = taken[-1].head.kind is not FrameKind.INDEX
             if len(frames) < len(taken):
                 self._num_indexes += len(taken) - len(frames)
                 self._num_index_bytes += sum(

@@ -207,7 +207,7 @@ class FileSource:
     def status(self) -> SourceStatus:
         """The note names damage as soon as it was met."""
         found = self._reader.summary()
-        notes = [note for note in found.notes if self._ended or "ends inside" not in note]
+        notes = found.warnings if self._ended else [note for note in found.notes if "ends inside" not in note]
         behind = 0 if self._ended else found.num_tail_bytes
         return SourceStatus(
             "replay", connected=True, bytes_behind=behind, note="; ".join(notes), ended=self._ended

@@ -1,0 +1,66 @@
+"""A recording without its end: every command that reads it says so on standard error, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from synthetic_run import Job
+from unit.test_contents import recording
+
+from tuiadvisor.cli import main
+from tuiadvisor.stream.recording import NOT_CLOSED, RecordingReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CUT = "recording ends inside a frame: it was cut"
+COMMANDS = (
+    ("open", "RUN"),
+    ("RUN",),
+    ("replay", "RUN"),
+    ("replay", "--once", "RUN"),
+    ("diagnose", "RUN"),
+    ("diagnose", "--json", "RUN"),
+    ("compare", "RUN", "RUN"),
+    ("advise", "RUN"),
+    ("report", "RUN", "-o", "OUT/a.html"),
+    ("export", "RUN", "--format", "chrome-trace", "-o", "OUT/a.json"),
+    ("trim", "RUN", "--steps", "2:9", "-o", "OUT/part.tuirec"),
+    ("anonymize", "RUN", "-o", "OUT/nobody.tuirec"),
+)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A recording that was closed."""
+    path = tmp_path / "run.tuirec"
+    recording(path, Job(num_steps=60))
+    return path
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_cut_recording_is_said_to_be_cut(
+    whole: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """Once for each time that it is named; of a whole one nothing is said."""
+    path = whole.with_name("cut.tuirec")
+    path.write_bytes(whole.read_bytes()[:-300])
+    for run, num_said in ((whole, 0), (path, words.count("RUN"))):
+        out = whole.with_name(f"out of {run.stem}")
+        out.mkdir()
+        arguments = [word.replace("RUN", str(run)).replace("OUT", str(out)) for word in words]
+        assert 0 == main(arguments)
+        assert num_said == capsys.readouterr().err.count(CUT)
+
+
+def test_a_recording_that_nobody_closed(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends between two frames, so no byte is missing, and yet its end is."""
+    with RecordingReader(whole) as reader:
+        last = list(reader.frames())[-1]
+    path = whole.with_name("killed.tuirec")
+    path.write_bytes(whole.read_bytes()[: last.offset])
+    main(["diagnose", str(path)])
+    assert 1 == capsys.readouterr().err.count(NOT_CLOSED)
+    main(["diagnose", str(whole)])
+    assert NOT_CLOSED not in capsys.readouterr().err
