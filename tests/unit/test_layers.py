@@ -25,6 +25,7 @@ ALLOWED = {
     "tuiadvisor/loglimits.py": (),
     "tuiadvisor/loglines.py": ("tuiadvisor.loglimits", "tuiadvisor.errors", "platformdirs"),
     "tuiadvisor/shellword.py": (),
+    "tuiadvisor/unpacking.py": ("zstandard",),
     "tuiadvisor/small_file.py": ("tuiadvisor.errors",),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/views": (
@@ -180,11 +181,13 @@ ALLOWED = {
         ),
         *("tuiadvisor.ownpython", "tuiadvisor.shellword", "tuiadvisor.__version__", "tuiadvisor_rules"),
         "tuiadvisor.small_file",
+        "tuiadvisor.unpacking",
         *("tuiadvisor.metrics.steps", "tuiadvisor.metrics.traces", "numpy"),
         *("aiohttp", "orjson", "platformdirs", "textual", "textual_serve"),
     ),
     "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),
     "tuiadvisor/importers": (
+        "tuiadvisor.unpacking",
         "tuiadvisor.paused_gc",
         "tuiadvisor.importers",
         "tuiadvisor.efficiency",
@@ -202,6 +205,7 @@ ALLOWED = {
         "zstandard",
     ),
     "tuiadvisor/stream": (
+        "tuiadvisor.unpacking",
         "tuiadvisor.stream",
         "tuiadvisor.paused_gc",
         "tuiadvisor.events",

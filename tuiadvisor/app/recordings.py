@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.unpacking import SUFFIXES
 from tuiadvisor.views.run_list import RunEntry
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def recordings(folder: Path) -> list[RunEntry]:
     """The recordings of a folder and of the folders in it, newest first. TuiadvisorError if it cannot be read."""
     found: list[tuple[float, RunEntry]] = []
     try:
-        paths = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
+        paths = [path for end in ("", *SUFFIXES) for path in folder.glob(f"*{SUFFIX}{end}")]
+        paths += [path for end in ("", *SUFFIXES) for path in folder.glob(f"*/*{SUFFIX}{end}")]
     except OSError as error:
         raise TuiadvisorError(f"{folder}: cannot be read: {error.strerror}") from error
     this_year = datetime.now().astimezone().year

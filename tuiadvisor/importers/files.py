@@ -1,35 +1,39 @@
-"""Reading what others wrote, within bounds: plain, gzip or zstd, a chunk or a whole, a folder's regular files.
+"""Reading what others wrote, within bounds: plain or packed, a chunk or a whole, a folder's regular files.
 
 Everything that is wrong with a file becomes one TuiadvisorError line.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import stat
 import tempfile
-import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers import widetext, zst
+from tuiadvisor.importers import widetext
+from tuiadvisor.unpacking import (
+    DAMAGED,
+    MAGIC_BYTES,
+    MAX_FILE_BYTES,
+    SUFFIXES,
+    copied,
+    packing,
+    unpacked,
+)
 
 if TYPE_CHECKING:
+    import gzip
     import io
     from collections.abc import Iterator
 
-MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a bomb
 MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten times that in memory
 MAX_FILES: Final = 4096
 BOM: Final = b"\xef\xbb\xbf"  # as some editors and shells put before UTF-8
-GZIP_MAGIC: Final = b"\x1f\x8b"
-PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")  # names of what is packed
 SEPARATORS: Final = ",\t;|"
-COPIED_BYTES: Final = 1 << 20  # at once
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 # Ranks of something smaller or larger than a process of the job.
 OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?rank", re.IGNORECASE)
@@ -37,7 +41,7 @@ OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?ra
 
 @contextmanager
 def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed if it is gzip or zstd by its content. Errors of reading are one line.
+    """The file's bytes, decompressed if it is packed by its content. Errors of reading are one line.
 
     packed: is given the file as it lies there, whose position tells how much of it was read.
     """
@@ -53,21 +57,19 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
             raise TuiadvisorError(f"{path} is not a regular file: name a file")
         if packed is not None:
             packed.append(raw)
-        magic = b""
+        kind = None
         try:
-            magic = raw.read(4)
+            kind = packing(raw.read(MAGIC_BYTES))
             raw.seek(0)
-            if magic.startswith(GZIP_MAGIC):
-                with gzip.GzipFile(fileobj=raw) as unpacked:
-                    yield _past_mark(unpacked)
-            elif magic == zst.MAGIC:
-                with zst.unpacked(raw) as unpacked:
-                    yield _past_mark(unpacked)
-            else:
+            if kind is None:
                 yield _past_mark(raw)
-        except (EOFError, zlib.error, gzip.BadGzipFile, zst.ZstdError) as error:
-            kind = "zstd" if magic == zst.MAGIC else "gzip"
-            raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
+            else:
+                with unpacked(raw, kind) as plain:
+                    yield _past_mark(plain)
+        except DAMAGED as error:
+            raise TuiadvisorError(
+                f"{path}: truncated or damaged {kind or 'file'} ({error}); copy it again"
+            ) from None
         except OSError as error:
             raise TuiadvisorError(f"cannot read {path}: {error.strerror or error}") from None
 
@@ -90,12 +92,8 @@ def unpacked_file(path: Path) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile(prefix="tuiadvisor-") as copy:
         with opened(path, packed) as file:
             is_packed = file is not packed[0]
-            size = 0
-            while is_packed and (piece := file.read(COPIED_BYTES)):
-                size += len(piece)
-                if size > MAX_FILE_BYTES:
-                    raise TuiadvisorError(f"{path} is above {MAX_FILE_BYTES >> 30} GiB unpacked")
-                copy.write(piece)
+            if is_packed and not copied(file, copy.file):
+                raise TuiadvisorError(f"{path} is above {MAX_FILE_BYTES >> 30} GiB unpacked")
         copy.flush()
         yield Path(copy.name) if is_packed else path
 
@@ -168,7 +166,7 @@ def is_regular(entry: os.DirEntry[str]) -> bool:
 def plain_name(name: str) -> str:
     """In lower case, without what says how it is packed."""
     name = name.lower()
-    return next((name.removesuffix(end) for end in PACKED if name.endswith(end)), name)
+    return next((name.removesuffix(end) for end in SUFFIXES if name.endswith(end)), name)
 
 
 def separator(header: str) -> str:

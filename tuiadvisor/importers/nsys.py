@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import MAX_FILE_BYTES, opened, unpacked_file
+from tuiadvisor.importers.files import opened, unpacked_file
+from tuiadvisor.unpacking import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

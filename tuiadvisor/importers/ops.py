@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import MAX_FILE_BYTES, opened, separator, unpacked_file
+from tuiadvisor.importers.files import opened, separator, unpacked_file
 from tuiadvisor.metrics.traces.op_graph import KNOWN
 from tuiadvisor.metrics.traces.op_table import OpTable
+from tuiadvisor.unpacking import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

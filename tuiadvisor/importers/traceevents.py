@@ -14,7 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import MAX_FILE_BYTES, opened, read_whole
+from tuiadvisor.importers.files import opened, read_whole
+from tuiadvisor.unpacking import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

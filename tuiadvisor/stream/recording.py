@@ -32,6 +32,7 @@ from tuiadvisor.stream.frames import (
     peek,
 )
 from tuiadvisor.stream.index import FILE_HEADER_BYTES, STRETCH_BYTES, Tally, index_frame
+from tuiadvisor.stream.packed import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -374,7 +375,7 @@ def _open(path: str) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise TuiadvisorError(f"{path}: not a file; give the path of a recording")
-    return descriptor
+    return plain(path, descriptor, FILE_MAGIC)
 
 
 def _check_header(path: str, header: bytes) -> int:
