@@ -82,8 +82,7 @@ def test_one_rank_says_what_one_rank_can_tell(tmp_path: Path, capsys: pytest.Cap
     assert "31.0 %: held back by other streams or events" in says
     assert says.endswith("One rank alone does not tell who is late")
     assert view.verdict.decision is None
-    assert says in view.verdict.sentence
-    assert view.verdict.sentence.startswith("Not enough steps in this trace: ")
+    assert view.verdict.sentence.startswith(f"{says[0].upper()}{says[1:]}. Not enough steps in this trace: ")
     assert "yet" not in view.verdict.sentence
     found = document(view)["imported"]
     assert isinstance(found, dict)

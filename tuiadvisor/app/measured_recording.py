@@ -19,21 +19,25 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
 
 
-def measured(path: str, given: GivenWork = NOTHING_GIVEN) -> Measured:
-    """Read it, with progress on stderr where that takes long. TuiadvisorError if it is no recording."""
+def measured(path: str, given: GivenWork = NOTHING_GIVEN, read: str = "") -> Measured:
+    """Read it, with progress on stderr where that takes long. TuiadvisorError if it is no recording.
+
+    read: the file to read where `path`, by which it is called, is another tool's.
+    """
     looks = Looks()
+    file = read or path
     folding: list[Advisor] = []
 
     def frames() -> Iterator[bytes]:
         """At the ends of pieces one looks, as every other reading of a whole recording does."""
-        size = Path(path).stat().st_size if Path(path).is_file() else 0
-        read = 0.0
-        for share, frame in read_along(path, piece_bytes(size)):
-            if share != read:
-                looks.look(folding[0], read)
-            read = share
+        size = Path(file).stat().st_size if Path(file).is_file() else 0
+        done = 0.0
+        for share, frame in read_along(file, piece_bytes(size)):
+            if share != done:
+                looks.look(folding[0], done)
+            done = share
             yield frame
-        looks.look(folding[0], read)
+        looks.look(folding[0], done)
 
     found = measure(path, frames(), given, folding.append)
     return replace(found, view=looks.last(found.view))

@@ -12,6 +12,7 @@ from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.document import document_bytes, print_document
+from tuiadvisor.cli.foreign import as_recordings, foreign
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.errors import TuiadvisorError, unwritable
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
@@ -67,12 +68,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, ask what is open, decide, show, save."""
     _check(options)
-    if is_serving(options.run):
+    if is_serving(options.run) and foreign(options.run) is None:
         return _on_serving(options)
     if options.tui:
-        return show(options)
+        with as_recordings([options.run, *options.others]) as read:
+            options.run, options.others = read[options.run], [read[path] for path in options.others]
+            return show(options)
     paths = [options.run, *options.others]
-    runs = [_recorded(path) for path in paths]
+    with as_recordings(paths) as read:
+        runs = [_recorded(path, read[path]) for path in paths]
     questions, intent = load_questions(), intent_of(options)
     machine = read_machine()
     saved = read_saved(Path(options.session)) if options.session else None
@@ -170,8 +174,8 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(path: str) -> Recorded:
-    found = measured(path)
+def _recorded(path: str, read: str) -> Recorded:
+    found = measured(path, read=read)
     return Recorded(path, found.view, found.unit.gradient_bytes, found.unit.num_collectives)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.app.progress import Rereading
+from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 
@@ -21,7 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write, and say what is still in it."""
     refuse_existing(options.output)
-    num_bytes = write_recording(options.output, anonymize(Rereading(options.file)))
+    with as_recordings([options.file]) as read:
+        num_bytes = write_recording(options.output, anonymize(Rereading(read[options.file])))
     print(
         f"{options.output}, {num_bytes:,} bytes: no host, path, user, command line or process id of the original; "
         "times, sizes, versions and device models are kept"

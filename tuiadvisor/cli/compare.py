@@ -20,6 +20,7 @@ from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.document import print_document
+from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.tui.contract.desk import Compare, ListRuns
 from tuiadvisor.tui.pages.comparison import plain_comparison
@@ -67,9 +68,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, print, and tell CI."""
-    before = measure(options.before, read_frames(options.before))
-    after = measure(options.after, read_frames(options.after))
-    repeats = tuple(measure(path, read_frames(path)) for path in options.repeat)
+    with as_recordings([options.before, options.after, *options.repeat]) as read:
+        before = measure(options.before, read_frames(read[options.before]))
+        after = measure(options.after, read_frames(read[options.after]))
+        repeats = tuple(measure(path, read_frames(read[path])) for path in options.repeat)
     asked = ComparisonOptions(
         options.noise, options.fail_if_slower, options.same_work, options.ignore_load, repeats
     )

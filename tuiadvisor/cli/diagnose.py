@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from tuiadvisor.advisor.judge.job import job_view
 from tuiadvisor.app.attach_state import why_stepless, why_unwatched
 from tuiadvisor.app.whole_recording import frames_of, whole_view
 from tuiadvisor.cli.document import print_document
+from tuiadvisor.cli.foreign import WithoutStepsError, as_recordings
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.cli.options.work import add_work, work_of
@@ -42,29 +44,44 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Diagnose and print."""
-    return _run_job(options) if len(options.files) > 1 else _run_one(options)
+    """Diagnose and print; of another tool's file without steps, what its import says."""
+    try:
+        with as_recordings(options.files) as read:
+            return _run_job(options, read) if len(options.files) > 1 else _run_one(options, read)
+    except WithoutStepsError as error:
+        if options.json or len(options.files) > 1:
+            raise
+        return _say_import(options.files[0], error)
 
 
-def _view(path: str, options: argparse.Namespace) -> RunView:
+def _say_import(name: str, error: WithoutStepsError) -> int:
+    """The same as `tuiadvisor open`."""
+    print(f"{one_line(name)}: {one_line(error.why)}; what it says:", file=sys.stderr)
+    code: int = importlib.import_module("tuiadvisor.cli.commands").run(
+        ["open", "--once", f"./{name}" if name.startswith("-") else name]
+    )
+    return code
+
+
+def _view(path: str, read: dict[str, str], options: argparse.Namespace) -> RunView:
     name = one_line(path)
 
     def say(note: str) -> None:
         print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
 
     if options.steps is None:
-        return whole_view(path, work_of(options), say)
-    return diagnose(frames_of(path, say), options.steps, work_of(options))
+        return whole_view(read[path], work_of(options), say)
+    return diagnose(frames_of(read[path], say), options.steps, work_of(options))
 
 
-def _run_job(options: argparse.Namespace) -> int:
+def _run_job(options: argparse.Namespace, read: dict[str, str]) -> int:
     """Several recordings of one job."""
     if options.steps:
         raise TuiadvisorError("--steps: each recording counts its own; give it with one recording alone")
     if len({Path(path).resolve() for path in options.files}) < len(options.files):
         raise TuiadvisorError("a recording is given twice; give each of the job's recordings once")
     intent_of(options)  # a mistake in it is said here, too
-    found = job_view([(path, _view(path, options)) for path in options.files])
+    found = job_view([(path, _view(path, read, options)) for path in options.files])
     if options.json:
         print_document(job_document(found))
     else:
@@ -72,10 +89,10 @@ def _run_job(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_one(options: argparse.Namespace) -> int:
+def _run_one(options: argparse.Namespace, read: dict[str, str]) -> int:
     intent = intent_of(options)
     name = one_line(options.files[0])
-    view = _view(options.files[0], options)
+    view = _view(options.files[0], read, options)
     economics = economy(view, intent)
     view = with_intent(view, intent)
     if options.json:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.app.progress import Rereading
+from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.parquet import export_parquet
 
@@ -27,7 +28,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write and say what."""
-    reading, path = Rereading(options.file), Path(options.output)
+    with as_recordings([options.file]) as read:
+        return _export(options, Rereading(read[options.file]))
+
+
+def _export(options: argparse.Namespace, reading: Rereading) -> int:
+    path = Path(options.output)
     if options.format == "parquet":
         rows = export_parquet(reading, path)
         print(

@@ -14,6 +14,7 @@ from tuiadvisor.cli.recognizing import (
     EXPORT,
     ONE_FILE,
     RECORDING,
+    SIZES,
     STEP_LOG,
     WORDS,
     are_of_one_job,
@@ -48,7 +49,8 @@ class FolderEntry:
         """Words after tuiadvisor that show it; none of what only other tools read."""
         if self.kind == EXPORT:
             return ()
-        return ("open", str(self.path)) if self.is_alone else ("import", self.kind, str(self.path))
+        is_opened = self.is_alone or self.kind == SIZES
+        return ("open", str(self.path)) if is_opened else ("import", self.kind, str(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,14 @@ def folder_list(folder: Path) -> FolderList:
         for kind, files in sorted(by_kind.items()):
             entries += _entries(kind, files, where, is_alone=is_alone)
     return FolderList(folder, tuple(entries), is_cut=False)
+
+
+def further_down(folder: Path, held: FolderList) -> Path:
+    """The folder in it that holds all there is, as a profiler's one of a step; itself otherwise."""
+    only = held.only
+    if only is None or folder in (only, only.parent if only.is_file() else None):
+        return folder
+    return only
 
 
 def _entries(

@@ -16,6 +16,7 @@ from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.options.serving import add_serving
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.files import listed, opened
+from tuiadvisor.importers.imported import NoStepsError, NotOneRunError
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def run(options: argparse.Namespace) -> int:
         if not kind.run:
             raise TuiadvisorError(f"{options.path}: {kind.why_no_steps}, so no recording: leave out -o")
         return write(options, kind)
+    if kind.run and not options.json:
+        return _say(kind, options)
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling
     document = getattr(module, kind.document)
@@ -187,6 +190,19 @@ def run(options: argparse.Namespace) -> int:
     if options.kind == "kineto":
         document = partial(document, measured=measured_peaks())
     return read(options, document, summary_of(kind))
+
+
+def _say(kind: Kind, options: argparse.Namespace) -> int:
+    """For people: what diagnose says of its steps first, then what the import found."""
+    path = Path(options.path)
+    try:
+        document, run = read_run(kind, path)
+    except NoStepsError as error:
+        return say_document(kind, path, error.document)
+    except NotOneRunError:
+        return say_document(kind, path, None)
+    print_import(options, document, summary_of(kind), verdict_of(run))
+    return 0
 
 
 def _may_be_ours(path: Path) -> bool:
@@ -207,13 +223,22 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
     importlib.import_module("tuiadvisor.exporters.rewrite").refuse_existing(options.output)
     document, run = read_run(kind, Path(options.path))
     write_imported(options.output, run)
-    print_import(options, document, summary_of(kind))
+    print_import(options, document, summary_of(kind), "" if options.json else verdict_of(run))
     num_steps = len({row[0] for rank in run.ranks for row in rank.steps})
     ranks = f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}"
     steps = f"{num_steps} step{'s' * (num_steps > 1)}"
     path = Path(options.output)
     print(f"{path}: {ranks}, {steps}; tuiadvisor replay {shell_word(str(path))}", file=sys.stderr)
     return 0
+
+
+def verdict_of(run: ImportedRun) -> str:
+    """The first sentences of diagnose on a recording of the run."""
+    frames = importlib.import_module("tuiadvisor.cli.import_recording").imported_frames(run)
+    advisor = importlib.import_module("tuiadvisor.advisor.fold").Advisor()
+    advisor.feed_many(frames)
+    sentence: str = advisor.view().decided.sentence
+    return sentence
 
 
 def write_imported(path: str, run: ImportedRun) -> None:

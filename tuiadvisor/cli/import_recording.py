@@ -78,6 +78,7 @@ def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
         "source": run.source,
         "words": run.words,
         "because": run.because,
+        "says": run.says,
         "notes": list(run.notes),
         "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
         **({} if run.device is None else {"device": run.device}),

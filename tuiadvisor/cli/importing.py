@@ -48,14 +48,27 @@ def show(
 
 
 def print_import(
-    options: argparse.Namespace, document: dict[str, Any], summary: Callable[[dict[str, Any]], str]
+    options: argparse.Namespace,
+    document: dict[str, Any],
+    summary: Callable[[dict[str, Any]], str],
+    verdict: str = "",
 ) -> None:
-    """The document, or its summary for people."""
+    """The document, or its summary for people; verdict: on its steps, as diagnose says it."""
     if options.json:
         print_document(document, orjson.OPT_NON_STR_KEYS)
     else:
+        text = _led(summary(document), verdict)
         # Names come from files of others: a terminal must not obey them.
-        print("".join(c if c.isprintable() or c == "\n" else "?" for c in summary(document)))
+        print("".join(c if c.isprintable() or c == "\n" else "?" for c in text))
+
+
+def _led(summary: str, verdict: str) -> str:
+    """The summary with the verdict right under its head, without the lines that say what that says."""
+    if not verdict:
+        return summary
+    head, *lines = summary.split("\n")
+    lines = [line for line in lines if line.rstrip(".").casefold() not in verdict.casefold()]
+    return "\n".join([head, verdict, *lines])
 
 
 def add_ceiling(

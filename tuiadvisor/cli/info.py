@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.compare.recording_contents import contents
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.cli.document import print_document
+from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.stream.recordingindex import RecordingIndex
 from tuiadvisor.stream.scan import read_summary
@@ -24,10 +25,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read and print."""
-    with RecordingIndex(options.file) as index:
-        opened = index.opened
-    frames = read_frames(options.file, say=lambda *_: None)  # it says so itself
-    held = contents(options.file, frames, read_summary(options.file), opened)
+    with as_recordings([options.file]) as read:
+        path = read[options.file]
+        with RecordingIndex(path) as index:
+            opened = index.opened
+        frames = read_frames(path, say=lambda *_: None)  # it says so itself
+        held = contents(options.file, frames, read_summary(path), opened)
     if options.json:
         print_document(contents_document(held))
     else:

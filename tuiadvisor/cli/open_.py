@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.folder_list import FolderList, folder_list, list_document, list_lines
-from tuiadvisor.cli.recognizing import RECORDING, WORDS, Sniffed, sniff
+from tuiadvisor.cli.folder_list import FolderList, folder_list, further_down, list_document, list_lines
+from tuiadvisor.cli.recognizing import RECORDING, SIZES, WORDS, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.shellword import shell_word
@@ -48,24 +48,16 @@ def run(options: argparse.Namespace) -> int:
         held = folder_list(path)
         if held.is_several:
             return _listed(path, held, options)
-        path = _further_down(path, held)
+        path = further_down(path, held)
     found = sniff(path)
     if not (options.json or options.once) and shows_screens() and found.kind in WITH_STEPS:
-        return _shown(found, options)
+        return shown(found, options.path)
     words = command(found, options, is_folder=path.is_dir())
     said = f"{one_line(options.path)}: {_taken_for(found, path)}; as: tuiadvisor {' '.join(words[:-1])}"
     print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
     return code
-
-
-def _further_down(folder: Path, held: FolderList) -> Path:
-    """The folder in it that holds all there is, as a profiler's one of a step; itself otherwise."""
-    only = held.only
-    if only is None or folder in (only, only.parent if only.is_file() else None):
-        return folder
-    return only
 
 
 def _beside(recording: Path, trace: Path, options: argparse.Namespace) -> int:
@@ -93,17 +85,21 @@ def _listed(path: Path, held: FolderList, options: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(found: Sniffed, options: argparse.Namespace) -> int:
-    """The screens of a trace, through a recording that goes with them; its summary where it has no steps."""
+def shown(found: Sniffed, named: str, options: argparse.Namespace | None = None) -> int:
+    """The screens of a trace, through a recording that goes with them; its summary where it has no steps.
+
+    named: as the user did. options: of replay, where that was asked.
+    """
     imports = importlib.import_module("tuiadvisor.cli.import_")
     replay = importlib.import_module("tuiadvisor.cli.replay")
     kind = imports.KINDS[found.kind]
-    print(f"{one_line(options.path)}: {WORDS[found.kind]}; reading it", file=sys.stderr)
+    print(f"{one_line(named)}: {WORDS[found.kind]}; reading it", file=sys.stderr)
     name = found.path.resolve().name.replace(os.sep, "_") or "trace"
     with tempfile.TemporaryDirectory(prefix="tuiadvisor-") as folder:
         replayed = argparse.ArgumentParser()
         replay.add_options(replayed)
         words = replayed.parse_args([str(Path(folder, f"{name}.tuirec"))])
+        words = argparse.Namespace(**{**vars(options or words), "file": words.file})
 
         def prepare(opening: OpeningDesk) -> None:
             picture = importlib.import_module("tuiadvisor.cli.first_picture").FirstPicture(opening)
@@ -111,7 +107,7 @@ def _shown(found: Sniffed, options: argparse.Namespace) -> int:
             imports.write_imported(words.file, run)
 
         try:
-            replay.show(words, None, prepare, ("reading", one_line(options.path)))
+            replay.show(words, None, prepare, ("reading", one_line(named)))
         except NoStepsError as error:
             print(f"{one_line(str(error))}; its summary:", file=sys.stderr)
             code: int = imports.say_document(kind, found.path, error.document)
@@ -124,6 +120,8 @@ def command(found: Sniffed, options: argparse.Namespace, *, is_folder: bool) -> 
     path = str(found.path)
     path = f"./{path}" if path.startswith("-") else path
     once = ["--once"] if options.once else []
+    if found.kind == SIZES:
+        return ["scale", *(["--json"] if options.json else []), "--table", path]
     if found.kind != RECORDING:
         return ["import", found.kind, *(["--json"] if options.json else []), path]
     if is_folder:

@@ -17,6 +17,7 @@ from tuiadvisor.importers import chakra, chakra_et, nsys
 from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_folders, rank_in_name, separator
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
+from tuiadvisor.scaling.columns import columns_of
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.stream.recording import FILE_MAGIC
 
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 1 << 16
 LOOKED_AT: Final = 256  # files of a folder
+SIZES: Final = "sizes"  # what `scale --table` takes
 ONE_FILE: Final = frozenset(
-    {"ops", "nccl-tests", "fio", "serving", "metrics", "deepspeed", "memory"}
+    {"ops", "nccl-tests", "fio", "serving", "metrics", "deepspeed", "memory", SIZES}
 )  # whose import takes a single file
 RECORDING: Final = "recording"
 STEP_LOG: Final = "steplog"
@@ -49,6 +51,7 @@ WORDS: Final = {
     "memory": "a memory timeline of torch.profiler",
     "serving": "a metrics page of a serving engine",
     "steplog": "a log of steps",
+    SIZES: "a table of measured sizes",
 }
 # A key of JSON that only this tool writes at the top, or near it.
 KEYS: Final = (
@@ -84,7 +87,14 @@ METRICS_PAGE: Final = re.compile(
 # A line of Megatron-LM's or NeMo's output, and columns of step times.
 PRINTED: Final = re.compile(rb"\belapsed time per iteration \(ms\): \d|\btrain_step_timing in s[:=]\s*\d")
 STEP_TIMES: Final = tuple(name.encode() for name in TIMES)
-MLLOG: Final = b":::MLLOG "
+TEXTS: Final = (
+    ("serving", METRICS_PAGE),
+    ("deepspeed", COMMS),
+    ("nccl-tests", NCCL),
+    ("fio", FIO),
+    ("steplog", PRINTED),
+    ("steplog", re.compile(rb":::MLLOG ")),
+)
 PICKLED: Final = b"\x80"
 # What stands behind more than HEAD_BYTES of other output in logs of trainings.
 FURTHER_ON: Final = (
@@ -96,6 +106,10 @@ PIECE_BYTES: Final = 1 << 20
 LOG_BYTES: Final = 64 << 20  # of a log that are looked through
 LONGEST_LINE: Final = 1 << 12
 LOOKED_THROUGH: Final = 16  # files of a folder
+
+
+class NotRecognisedError(TuiadvisorError):
+    """None of what can be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ def sniff(path: Path) -> Sniffed:
     if not path.is_dir():
         kind = kind_of(path) or _kind_further_on(path)
         if kind is None:
-            raise TuiadvisorError(f"{path}: not recognised; {_readable()}")
+            raise NotRecognisedError(f"{path}: not recognised; {_readable()}")
         if kind == EXPORT:
             raise _refused(path)
         return Sniffed(kind, path, 1)
@@ -120,7 +134,7 @@ def sniff(path: Path) -> Sniffed:
     # What is looked through costs more than a look at its beginning.
     last = last or _by_rank(path) or _by_kind(_files(path)[:LOOKED_THROUGH], _kind_further_on)
     if not last:
-        raise TuiadvisorError(f"{path}: nothing recognised in this folder; {_readable()}")
+        raise NotRecognisedError(f"{path}: nothing recognised in this folder; {_readable()}")
     kind, files = max(last.items(), key=lambda item: len(item[1]))
     count = len(files)
     if kind == EXPORT:
@@ -262,26 +276,36 @@ def _of_json(head: bytes) -> str | None:
 
 
 def _of_text(head: bytes) -> str | None:
-    if METRICS_PAGE.search(head):
-        return "serving"
-    if COMMS.search(head):
-        return "deepspeed"
-    if NCCL.search(head):
-        return "nccl-tests"
-    if FIO.search(head):
-        return "fio"
-    if PRINTED.search(head) or MLLOG in head or any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
-        return "steplog"
-    return "ops" if _is_table(head) else None
+    for kind, pattern in TEXTS:
+        if pattern.search(head):
+            return kind
+    if any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
+        return STEP_LOG
+    if _is_table(head):
+        return "ops"
+    return SIZES if _is_of_sizes(head) else None
 
 
 def _is_table(head: bytes) -> bool:
-    line = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    return all(set(_header(head)) & set(NAMES[name]) for name in NEXT_STEP)
+
+
+def _header(head: bytes) -> list[str]:
+    """The names of a table's columns, behind its comments; empty of what is none."""
+    lines = (line.strip() for line in head.decode("utf-8", "replace").splitlines())
+    line = next((line for line in lines if line and not line.startswith("#")), "")
     try:
-        present = {name.strip() for name in next(csv.reader([line], delimiter=separator(line)), [])}
+        return [name.strip() for name in next(csv.reader([line], delimiter=separator(line)), [])]
     except csv.Error:
+        return []
+
+
+def _is_of_sizes(head: bytes) -> bool:
+    header = _header(head)
+    try:
+        return len(header) > 1 and columns_of(header, "") is not None
+    except TuiadvisorError:
         return False
-    return all(present & set(NAMES[name]) for name in NEXT_STEP)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -298,5 +322,6 @@ def _readable() -> str:
         "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, operation tables "
         "(Parquet, CSV), "
         "flight-recorder dumps (JSON), logs of steps, execution traces (Chakra), NCCL Inspector, DeepSpeed's logger, "
-        "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines"
+        "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines, tables of "
+        "measured sizes"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.app.screens import show_opened
+from tuiadvisor.cli.foreign import as_recordings, foreign
 from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
 from tuiadvisor.cli.options.work import add_work
 from tuiadvisor.errors import TuiadvisorError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.app.desk import Desk
     from tuiadvisor.app.opening import OpeningDesk
     from tuiadvisor.app.sizing import Sizing
+    from tuiadvisor.cli.recognizing import Sniffed
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,12 +42,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
     sizing = sizes_of(options)
+    found = foreign(options.file)
+    if found is not None:
+        return _run_foreign(options, found)
     if options.once or not shows_screens():
         _replaying().print_once(options)
         return 0
     if not Path(options.file).is_file():
         raise TuiadvisorError(f"{options.file}: no such recording; tuiadvisor runs lists those of a folder")
     show(options, sizing, lambda _: None, (f"opening {Path(options.file).name}", options.file))
+    return 0
+
+
+def _run_foreign(options: argparse.Namespace, found: Sniffed) -> int:
+    """Another tool's file: as `open` shows it."""
+    if not options.once and shows_screens():
+        opens = importlib.import_module("tuiadvisor.cli.open_")
+        if found.kind in opens.WITH_STEPS:
+            code: int = opens.shown(found, options.file, options)
+            return code
+    with as_recordings([options.file]) as read:
+        _replaying().print_once(argparse.Namespace(**{**vars(options), "file": read[options.file]}))
     return 0
 
 

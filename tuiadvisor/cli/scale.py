@@ -16,7 +16,9 @@ from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.cli.document import print_document
+from tuiadvisor.cli.foreign import as_recordings, foreign
 from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.recognizing import SIZES
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
 from tuiadvisor.scaling.cost import Aim
@@ -96,6 +98,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, judge and print."""
+    if options.table is None and len(options.runs) == 1:
+        found = foreign(options.runs[0])
+        if found is not None and found.kind == SIZES:
+            options.table, options.runs = str(found.path), []
     if bool(options.runs) == (options.table is not None):
         raise TuiadvisorError("give recordings, or --table CSV: one of the two")
     if len(options.runs) > MAX_RUNS:
@@ -120,7 +126,10 @@ def run(options: argparse.Namespace) -> int:
 
 def measured_sizes(runs: Sequence[str], table: str | None) -> Table:
     """Rows of a CSV table, or one a recording. TuiadvisorError where they are not of one training."""
-    return read_table(table) if table else table_of([_recorded(path) for path in runs])
+    if table:
+        return read_table(table)
+    with as_recordings(runs) as read:
+        return table_of([_recorded(path, read[path]) for path in runs])
 
 
 def _aim(options: argparse.Namespace) -> Aim:
@@ -173,7 +182,9 @@ def _one_run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             f"--{given[0].replace('_', '-')} needs measured sizes: give one recording of each size, or --table CSV"
         )
-    found = one_run(parts_of(_recorded(options.runs[0]), read_machine()), options.predict)
+    with as_recordings(options.runs) as read:
+        recorded = _recorded(options.runs[0], read[options.runs[0]])
+    found = one_run(parts_of(recorded, read_machine()), options.predict)
     name = printable(options.runs[0])
     if options.json:
         print_document(one_run_document(name, found))
@@ -182,8 +193,8 @@ def _one_run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(path: str) -> Recorded:
-    measured = measure(path, read_frames(path))
+def _recorded(path: str, read: str) -> Recorded:
+    measured = measure(path, read_frames(read))
     return Recorded(path, measured.view, measured.unit.gradient_bytes, measured.unit.num_collectives)
 
 

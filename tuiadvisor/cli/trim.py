@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.app.progress import Rereading
+from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 from tuiadvisor.exporters.trim import Trimmed, trim
@@ -26,6 +27,8 @@ def run(options: argparse.Namespace) -> int:
     """Write and say how much."""
     refuse_existing(options.output)
     told = Trimmed()
-    num_bytes = write_recording(options.output, trim(Rereading(options.file), options.steps, told))
+    with as_recordings([options.file]) as read:
+        frames = trim(Rereading(read[options.file]), options.steps, told)
+        num_bytes = write_recording(options.output, frames)
     print(f"{told.num_rank_steps:,} rank-steps in {options.output}, {num_bytes:,} bytes")
     return 0

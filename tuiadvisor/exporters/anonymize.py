@@ -237,6 +237,7 @@ def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
         **_text(told, "source", names.label),
         **_text(told, "words", scrub),
         **_text(told, "because", scrub),
+        **_text(told, "says", scrub),
         "late_ranks": [rank for rank in late if type(rank) is int] if isinstance(late, list) else None,
     }
     # Of the timeline only how fine it is: kernels have names of their authors'.

@@ -29,6 +29,10 @@ class NoStepsError(TuiadvisorError):
         self.document = document
 
 
+class NotOneRunError(TuiadvisorError):
+    """The source has steps, but not of the ranks of one run."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImportedRank:
     """steps: rows of STEP_COLUMNS; events: a kind and a row of EVENT_COLUMNS. shift_ns: to the clock of all ranks."""
@@ -54,6 +58,7 @@ class ImportedRun:
     world_size: int | None
     late_ranks: tuple[int, ...] | None
     because: str  # the import's sentence on them
+    says: str  # the one thing that the import would say first; "": nothing
     notes: tuple[str, ...] = ()  # what is not as it seems, or was left out
     parallel: dict[str, int] = field(default_factory=dict)
     schedule: str | None = None

@@ -1,15 +1,15 @@
 """Profiler traces of a job as a run: the document of `import kineto`, and each rank's steps for a recording.
 
-In: a folder's path.  Out: ImportedRun; TuiadvisorError where no trace has a step.
+In: a folder's path.  Out: ImportedRun. NoStepsError where no trace has a step, NotOneRunError where they are of several
+runs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.devicework import recorded_work
-from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError, NotOneRunError
 from tuiadvisor.importers.kinetoreport import look_at
 from tuiadvisor.importers.slices import MAX_SLICES, DeviceSlices, device_slices, with_slices
 from tuiadvisor.importers.stepmarks import numbered
@@ -65,7 +65,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     if not with_steps:
         raise NoStepsError(f"{path}: {NO_STEPS}", document)
     if looked.of_jobs:
-        raise TuiadvisorError(f"{path}: {looked.of_jobs}")
+        raise NotOneRunError(f"{path}: {looked.of_jobs}")
     notes = []
     chosen = [trace for trace in with_steps if trace.file in looked.one_each]
     ranks = {trace.file: trace.rank or 0 for trace in chosen}
@@ -73,7 +73,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         chosen, ranks = with_steps, {with_steps[0].file: 0}
         notes.append("the trace does not say which rank it is of: it stands as rank 0")
     if not chosen:
-        raise TuiadvisorError(
+        raise NotOneRunError(
             f"{path}: {len(traces)} traces do not say of which ranks they are: name each by its rank, as rank0.json"
         )
     left = [trace.file for trace in traces if trace.file not in ranks]
@@ -111,6 +111,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         world_size=document["run"]["world_size"],
         late_ranks=tuple(row["rank"] for row in document["stragglers"]["ranks"]) if compared else None,
         because=document["stragglers"]["because"],
+        says=". ".join(document["says"]) or document["stragglers"]["because"],
         notes=tuple(notes),
         device=recorded_work(document, ranks),
         arithmetic=arithmetic(document),

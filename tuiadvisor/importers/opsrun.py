@@ -40,6 +40,7 @@ def ops_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any
     # Data-parallel ranks that were left out of the grid have no cell; the losses name them.
     ranks = [_rank(cells, place, rank, steps) for place, rank in places if (cells.dp_C == place[0]).any()]
     found = document["causes"]
+    because = "; ".join(cause["words"] for cause in found) or f"no straggler: S is not above {STRAGGLING}"
     return document, ImportedRun(
         kind="ops",
         source=path.name,
@@ -47,7 +48,8 @@ def ops_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any
         ranks=tuple(ranks),
         world_size=None,
         late_ranks=tuple(rank for cause in found if cause["kind"] == "worker" for rank in cause["ranks"]),
-        because="; ".join(cause["words"] for cause in found) or f"no straggler: S is not above {STRAGGLING}",
+        because=because,
+        says=because,
         notes=(END_TO_END, *cells.losses),
         parallel=document["run"]["parallel"],
     )

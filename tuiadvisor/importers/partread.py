@@ -94,6 +94,7 @@ class PartRead:
             world_size=max((part.world_size for part in parts if part.world_size), default=None),
             late_ranks=None,
             because=BECAUSE,
+            says="",
         )
 
 

@@ -79,6 +79,7 @@ def steplog_run(path: Path, progress: Progress | None = None) -> tuple[dict[str,
         world_size=None,
         late_ranks=None,
         because="a step log does not tell who arrives last",
+        says=_lengths(document["step"]),
         notes=log.notes,
     )
 
@@ -325,6 +326,16 @@ def _mlperf_words(found: dict[str, Any]) -> str:
     return f"MLPerf {found['benchmark'] or 'of a benchmark it does not name'}: run {run}{ended}{evals}{init}"
 
 
+def _lengths(step: dict[str, Any]) -> str:
+    """Empty where there are too few."""
+    if step["median_s"] is None:
+        return ""
+    return (
+        f"step {step['median_s']:.4g} s, 95th percentile {step['p95_s']:.4g} s, longest {step['max_s']:.4g} s; "
+        f"slow steps cost {step['lost_s']:.4g} s"
+    )
+
+
 def steplog_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     window, step = document["window"], document["step"]
@@ -334,11 +345,8 @@ def steplog_summary(document: dict[str, Any]) -> str:
         else "no step"
     )
     lines = [f"{document['source']['path']}: {document['source']['words']}, {steps}"]
-    if step["median_s"] is not None:
-        lines.append(
-            f"step {step['median_s']:.4g} s, 95th percentile {step['p95_s']:.4g} s, longest {step['max_s']:.4g} s; "
-            f"slow steps cost {step['lost_s']:.4g} s"
-        )
+    if lengths := _lengths(step):
+        lines.append(lengths)
     if document["mlperf"] is not None:
         lines.append(_mlperf_words(document["mlperf"]))
     slow = [f"{one['step']} ({one['seconds']:.4g} s)" for one in step["slow"]]

@@ -65,6 +65,7 @@ class Imported:
     late_ranks: tuple[int, ...] | None  # whom it names; None where it could not compare
     device: DeviceWork | None = None  # what the devices did, where the source tells
     arithmetic: Arithmetic | None = None  # FLOPs of its operators, where they were recorded with shapes
+    says: str = ""  # the one thing that the import would say first
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ def _imported(told: Payload) -> Imported:
         late_ranks=_integers(late) if isinstance(late, list) else None,
         device=device_work(told.get("device")),
         arithmetic=_arithmetic(told.get("arithmetic")),
+        says=text(told, "says") or "",
     )
 
 
@@ -91,7 +92,7 @@ def _traced(told: Payload) -> Traced:
     of, steps = _imported(told), _integers(told.get("steps"))
     first, last = steps if len(steps) == 2 else (None, None)
     ranks = _integers(told.get("ranks"))
-    of_traces = (of.kind, of.source, of.words, of.because, of.late_ranks, of.device, of.arithmetic)
+    of_traces = (of.kind, of.source, of.words, of.because, of.late_ranks, of.device, of.arithmetic, of.says)
     return Traced(*of_traces, ranks, first, last)
 
 

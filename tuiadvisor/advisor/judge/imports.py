@@ -46,13 +46,18 @@ def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
     if imported is None:
         return verdict
     if why_blind(imported):
-        return replace(verdict, because=imported.because)
+        return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
     # Nobody can wait for more steps of a trace.
     sentence = MORE_TO_COME.sub(r"Not enough steps in this trace: \1 would decide.", verdict.sentence)
-    if verdict.decision is None and imported.late_ranks:
-        sentence = f"{sentence} By the import {imported.because}."
-    elif verdict.decision is None and imported.device is not None and imported.device.says:
-        sentence = f"{sentence} By the trace {imported.device.says[0]}."
+    if verdict.decision is None:
+        sentence = _led(imported, sentence)
     none = ", and the trace has no more" if verdict.decision is None else ""
-    said = f"; the import: {imported.because}" if imported.because else ""
+    is_said = imported.because in sentence
+    said = f"; the import: {imported.because}" if imported.because and not is_said else ""
     return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")
+
+
+def _led(imported: Imported, sentence: str) -> str:
+    """What the import says, before that the steps decide nothing: whoever looks at the source hears the same first."""
+    said = imported.says.strip().rstrip(".")
+    return f"{said[0].upper()}{said[1:]}. {sentence}" if said else sentence

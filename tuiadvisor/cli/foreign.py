@@ -1,0 +1,108 @@
+"""Other tools' files where a recording is asked for: read by the import that fits, as a recording that is not kept.
+
+In: what was named.  Out: for each the recording to read, itself where it is one. What has no steps is refused in one
+line that says what shows it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.importers.imported import NoStepsError
+from tuiadvisor.shellword import shell_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tuiadvisor.cli.recognizing import Sniffed
+
+BEGINS: Final = b"TUIREC"
+
+
+class WithoutStepsError(TuiadvisorError):
+    """A source that is sound and has no steps."""
+
+    def __init__(self, name: str, found: Sniffed, why: str) -> None:
+        super().__init__(f"{name}: {why}; tuiadvisor open {shell_word(name)} shows what it says")
+        self.found = found
+        self.why = why
+
+
+def foreign(name: str) -> Sniffed | None:
+    """What was named, where that is another tool's; None: a recording, or nothing that anybody knows.
+
+    TuiadvisorError: a folder of recordings, or of nothing that can be read.
+    """
+    path = Path(name)
+    if path.is_file() and _begins_like_ours(path):
+        return None  # most are: what tells all kinds apart is not loaded for them
+    if not path.exists() or not (path.is_dir() or path.is_file()):
+        return None
+    recognizing = importlib.import_module("tuiadvisor.cli.recognizing")
+    lists = importlib.import_module("tuiadvisor.cli.folder_list")
+    if path.is_dir():
+        held = lists.folder_list(path)
+        if held.is_several:
+            many = len(held.entries)
+            raise TuiadvisorError(
+                f"{name} holds {many} things to open: name one; tuiadvisor open {shell_word(name)} lists them"
+            )
+        path = lists.further_down(path, held)
+    try:
+        found: Sniffed = recognizing.sniff(path)
+    except recognizing.NotRecognisedError:
+        if path.is_dir():
+            raise
+        return None  # whoever reads recordings says why it is none
+    if found.kind != recognizing.RECORDING:
+        return found
+    if path.is_dir():
+        raise TuiadvisorError(
+            f"{name}: a folder of recordings: name one; tuiadvisor runs {shell_word(name)} lists them"
+        )
+    return None
+
+
+def _begins_like_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return BEGINS.startswith(file.read(len(BEGINS)))  # one that was cut, too
+    except OSError:
+        return True  # whoever reads recordings says why it cannot be
+
+
+@contextmanager
+def as_recordings(names: Sequence[str]) -> Iterator[dict[str, str]]:
+    """The recording to read for each name. WithoutStepsError for a source that has none."""
+    with tempfile.TemporaryDirectory(prefix="tuiadvisor-") as folder:
+        read = {}
+        for number, name in enumerate(dict.fromkeys(names)):
+            found = foreign(name)
+            read[name] = name if found is None else _recorded(name, found, Path(folder, str(number)))
+        yield read
+
+
+def _recorded(name: str, found: Sniffed, folder: Path) -> str:
+    """Its path. WithoutStepsError."""
+    folder.mkdir()
+    path = str(folder / f"{found.path.resolve().name.replace(os.sep, '_') or 'trace'}.tuirec")
+    what = importlib.import_module("tuiadvisor.cli.recognizing").WORDS[found.kind]
+    imports = importlib.import_module("tuiadvisor.cli.import_")
+    kind = imports.KINDS.get(found.kind)
+    if kind is None or not kind.run:
+        why = "it holds no steps of a training" if kind is None else kind.why_no_steps
+        raise WithoutStepsError(name, found, f"{what}: {why}")
+    try:
+        _, run = imports.read_run(kind, found.path)
+    except NoStepsError as error:
+        raise WithoutStepsError(name, found, str(error).removeprefix(f"{found.path}: ")) from None
+    imports.write_imported(path, run)
+    print(f"{one_line(name)}: {what}; read as a recording", file=sys.stderr)
+    return path
