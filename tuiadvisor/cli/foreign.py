@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.cli.recognizing import Sniffed
 
 BEGINS: Final = b"TUIREC"
+UNPACK: Final = "unpack it and name one"
 
 
 class WithoutStepsError(TuiadvisorError):
@@ -40,34 +41,59 @@ def foreign(name: str) -> Sniffed | None:
 
     TuiadvisorError: a folder of recordings, or of nothing that can be read.
     """
+    return located(name)[1]
+
+
+def located(name: str) -> tuple[str, Sniffed | None]:
+    """(what to read, within an archive the one thing that it holds; as of `foreign`)."""
     path = Path(name)
     if path.is_file() and _begins_like_ours(path):
-        return None  # most are: what tells all kinds apart is not loaded for them
-    if not path.exists() or not (path.is_dir() or path.is_file()):
-        return None
+        return name, None  # most are: what tells all kinds apart is not loaded for them
+    if not (path.is_dir() or path.is_file()):
+        return name, None
     recognizing = importlib.import_module("tuiadvisor.cli.recognizing")
-    lists = importlib.import_module("tuiadvisor.cli.folder_list")
+    path = within(name)
     if path.is_dir():
-        held = lists.folder_list(path)
-        if held.is_several:
-            many = len(held.entries)
-            raise TuiadvisorError(
-                f"{name} holds {many} things to open: name one; tuiadvisor open {shell_word(name)} lists them"
-            )
-        path = lists.further_down(path, held)
+        path = _only(name, path)
     try:
         found: Sniffed = recognizing.sniff(path)
-    except recognizing.NotRecognisedError:
-        if path.is_dir():
-            raise
-        return None  # whoever reads recordings says why it is none
+    except recognizing.NotRecognisedError as error:
+        if path == Path(name) and path.is_file():
+            return name, None  # whoever reads recordings says why it is none
+        raise TuiadvisorError(str(error).replace(str(path), name)) from None
     if found.kind != recognizing.RECORDING:
-        return found
+        return str(found.path), found
     if path.is_dir():
-        raise TuiadvisorError(
-            f"{name}: a folder of recordings: name one; tuiadvisor runs {shell_word(name)} lists them"
-        )
-    return None
+        lists = f"name one; tuiadvisor runs {shell_word(name)} lists them"
+        raise TuiadvisorError(f"{name}: a folder of recordings: {lists if path == Path(name) else UNPACK}")
+    return str(path), None
+
+
+def within(name: str) -> Path:
+    """The folder of what an archive holds, or what was named where it is none."""
+    archive = importlib.import_module("tuiadvisor.importers.archive")
+    found: Path = archive.inside(Path(name))
+    return found
+
+
+def only_within(name: str) -> Path:
+    """What opens the one thing that an archive holds, or what was named where it is none."""
+    path = within(name)
+    return path if path == Path(name) else _only(name, path)
+
+
+def _only(name: str, folder: Path) -> Path:
+    """What opens the one thing that a folder, or an archive, holds."""
+    lists = importlib.import_module("tuiadvisor.cli.folder_list")
+    held = lists.folder_list(folder)
+    if held.is_several:
+        how = f"name one; tuiadvisor open {shell_word(name)} lists them" if folder == Path(name) else UNPACK
+        raise TuiadvisorError(f"{name} holds {len(held.entries)} things to open: {how}")
+    if held.entries and held.entries[0].kind == lists.RECORDING and held.only.is_file():
+        alone: Path = held.only
+        return alone
+    found: Path = lists.further_down(folder, held)
+    return found
 
 
 def _begins_like_ours(path: Path) -> bool:
@@ -84,8 +110,8 @@ def as_recordings(names: Sequence[str]) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="tuiadvisor-") as folder:
         read = {}
         for number, name in enumerate(dict.fromkeys(names)):
-            found = foreign(name)
-            read[name] = name if found is None else _recorded(name, found, Path(folder, str(number)))
+            path, found = located(name)
+            read[name] = path if found is None else _recorded(name, found, Path(folder, str(number)))
         yield read
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.cli.foreign import only_within
 from tuiadvisor.cli.importing import add_ceiling, add_import, print_import, show, show_ceiling
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.options.serving import add_serving
@@ -167,12 +168,12 @@ def _add_beside(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, print, and keep it if that was asked for."""
-    for path in options.pages if options.kind == "serving" else [options.path]:
-        if _may_be_ours(Path(path)):
-            importlib.import_module("tuiadvisor.cli.recognizing").refuse_ours(Path(path))
     if options.kind == "serving":
+        _refuse_ours(options.pages)
         code: int = importlib.import_module("tuiadvisor.cli.import_serving").run(options)
         return code
+    options.path = str(only_within(options.path))
+    _refuse_ours([options.path])
     kind = KINDS[options.kind]
     if getattr(options, "beside", None) is not None:
         return _put_beside(options, kind)
@@ -203,6 +204,12 @@ def _say(kind: Kind, options: argparse.Namespace) -> int:
         return say_document(kind, path, None)
     print_import(options, document, summary_of(kind), verdict_of(run))
     return 0
+
+
+def _refuse_ours(paths: list[str]) -> None:
+    for path in map(Path, paths):
+        if _may_be_ours(path):
+            importlib.import_module("tuiadvisor.cli.recognizing").refuse_ours(path)
 
 
 def _may_be_ours(path: Path) -> bool:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.folder_list import FolderList, folder_list, further_down, list_document, list_lines
-from tuiadvisor.cli.recognizing import RECORDING, SIZES, WORDS, Sniffed, sniff
+from tuiadvisor.cli.foreign import only_within
+from tuiadvisor.cli.recognizing import RECORDING, SIZES, WORDS, NotRecognisedError, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.shellword import shell_word
@@ -44,12 +45,18 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(f"{path}: no such file or folder")
     if options.trace is not None:
         return _beside(path, Path(options.trace), options)
+    path = only_within(options.path)
     if path.is_dir():
         held = folder_list(path)
         if held.is_several:
             return _listed(path, held, options)
         path = further_down(path, held)
-    found = sniff(path)
+    try:
+        found = sniff(path)
+    except (
+        NotRecognisedError
+    ) as error:  # of an archive its name is said, not that of the folder it is in for now
+        raise NotRecognisedError(str(error).replace(str(path), options.path)) from None
     if not (options.json or options.once) and shows_screens() and found.kind in WITH_STEPS:
         return shown(found, options.path)
     words = command(found, options, is_folder=path.is_dir())

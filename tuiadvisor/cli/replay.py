@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.app.screens import show_opened
-from tuiadvisor.cli.foreign import as_recordings, foreign
+from tuiadvisor.cli.foreign import as_recordings, located
 from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
 from tuiadvisor.cli.options.work import add_work
 from tuiadvisor.errors import TuiadvisorError
@@ -42,9 +42,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
     sizing = sizes_of(options)
-    found = foreign(options.file)
+    path, found = located(options.file)
     if found is not None:
         return _run_foreign(options, found)
+    options.file = path
     if options.once or not shows_screens():
         _replaying().print_once(options)
         return 0
