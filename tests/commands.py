@@ -22,6 +22,7 @@ def file_commands(folder: Path) -> list[list[str]]:
     from test_import_flight_recorder import stuck
     from test_import_nsys import export
     from test_import_ops import pipeline, written
+    from test_import_rocprof import traces as rocprof
 
     run = recording(folder / "run.tuirec", Job(num_steps=60, faults=(Fault("backward", (2,), 0.015),)))
     other = recording(folder / "other.tuirec", Job(num_ranks=4, num_steps=60))
@@ -52,6 +53,7 @@ def file_commands(folder: Path) -> list[list[str]]:
         ["open", folder / "traces"],
         ["import", "kineto", folder / "traces"],
         ["import", "nsys", export(folder / "report.sqlite", num_steps=2)],
+        ["import", "rocprof", rocprof(folder / "rocprof", 1, 2)],
         ["import", "ops", folder / "ops.csv"],
         ["import", "flight-recorder", folder / "dumps"],
         ["import", "nccl-tests", folder / "nccl.txt"],

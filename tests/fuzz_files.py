@@ -17,6 +17,7 @@ import test_import_chakra as chakra
 import test_import_communication_logs as logs
 import test_import_flight_recorder as dumps
 import test_import_nsys as nsys
+import test_import_rocprof as rocprof
 import test_import_steplog as steplogs
 import zstandard
 from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
@@ -30,6 +31,7 @@ from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.memory_timeline import memory_document, memory_summary
 from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
+from tuiadvisor.importers.rocprofreport import rocprof_document, rocprof_summary
 from tuiadvisor.importers.steplog import steplog_document, steplog_summary
 from tuiadvisor.preferences import Preferences, toml
 from tuiadvisor.scaling.table import read_table
@@ -144,6 +146,21 @@ def file_targets(folder: Path) -> list[Target]:
             [nsys.export(folder / "good.sqlite", num_steps=3).read_bytes()],
             damaged,
             from_file(folder / "hurt.sqlite", lambda path: nsys_summary(nsys_document(path))),
+        ),
+        Target(
+            "rocprof",
+            [(rocprof.traces(folder / "rocprof", 1, 3) / "rank0_kernel_trace.csv").read_bytes()],
+            damaged,
+            from_file(
+                folder / "hurt_kernel_trace.csv",
+                lambda path: rocprof_summary(rocprof_document(path)),
+            ),
+        ),
+        Target(
+            "rocpd",
+            [rocprof.database(folder / "good.db", num_steps=3).read_bytes()],
+            damaged,
+            from_file(folder / "hurt.db", lambda path: rocprof_summary(rocprof_document(path))),
         ),
         *(
             Target(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TOLD_EVERY_S: Final = 2.0
 HEAD_BYTES: Final = 4096
 OF_OURS: Final = (b"PAR1", b"# ", b"TUIREC")  # tables, what is said of their columns, recordings
-LONG: Final = frozenset({"kineto", "nsys"})  # that may be gigabytes
+LONG: Final = frozenset({"kineto", "nsys", "rocprof"})  # that may be gigabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,14 @@ KINDS: Final = {
         "nsys_document",
         "nsys_summary",
         run="nsysreport.nsys_run",
+    ),
+    "rocprof": Kind(
+        "what AMD's rocprofv3 writes (CSV, or its rocpd database): kernels, RCCL, copies, ROCTx ranges as steps",
+        "PATH",
+        "rocprofreport",
+        "rocprof_document",
+        "rocprof_summary",
+        run="rocprofreport.rocprof_run",
     ),
     "ops": Kind(
         "a per-operation trace, parquet or CSV, into the what-if analysis",

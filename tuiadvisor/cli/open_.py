@@ -22,7 +22,7 @@ from tuiadvisor.text.terminal import shows_screens
 if TYPE_CHECKING:
     from tuiadvisor.app.opening import OpeningDesk
 
-WITH_STEPS: Final = frozenset({"kineto", "nsys", "ops", "steplog"})  # whose screens can be shown
+WITH_STEPS: Final = frozenset({"kineto", "nsys", "rocprof", "ops", "steplog"})  # whose screens can be shown
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

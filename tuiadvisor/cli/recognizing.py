@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers import chakra, chakra_et, nsys
+from tuiadvisor.importers import chakra, chakra_et, nsys, rocpd, rocprof
 from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_folders, rank_in_name, separator
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
@@ -40,6 +40,7 @@ WORDS: Final = {
     EXPORT: "what tuiadvisor export wrote",
     "kineto": "PyTorch Profiler traces",
     "nsys": "Nsight Systems' export",
+    "rocprof": "rocprofv3's traces",
     "ops": "a per-operation table",
     "flight-recorder": "flight-recorder dumps of a hang",
     "nccl-tests": "the output of nccl-tests",
@@ -152,7 +153,7 @@ def _by_rank(folder: Path) -> dict[str, list[Path]]:
     except OSError:
         return {}
     found = _by_kind(files, kind_of)
-    return found if set(found) == {TRACES} else {}
+    return found if set(found) in ({TRACES}, {"rocprof"}) else {}
 
 
 def holds_ranks(folder: Path) -> bool:
@@ -199,7 +200,7 @@ def kind_of(path: Path) -> str | None:
     if is_parquet:
         return EXPORT if any(all(name in footer for name in names) for names in OUR_TABLES) else "ops"
     if head.startswith(nsys.MAGIC):
-        return "nsys"
+        return "rocprof" if rocpd.is_rocpd(head) else "nsys"
     if chakra_et.is_et(head):
         return "chakra"
     if head.startswith(PICKLED):
@@ -281,6 +282,8 @@ def _of_text(head: bytes) -> str | None:
             return kind
     if any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
         return STEP_LOG
+    if rocprof.is_rocprof(head):
+        return "rocprof"
     if _is_table(head):
         return "ops"
     return SIZES if _is_of_sizes(head) else None
@@ -319,8 +322,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _readable() -> str:
     return (
-        "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, operation tables "
-        "(Parquet, CSV), "
+        "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, rocprofv3's traces, "
+        "operation tables (Parquet, CSV), "
         "flight-recorder dumps (JSON), logs of steps, execution traces (Chakra), NCCL Inspector, DeepSpeed's logger, "
         "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines, tables of "
         "measured sizes"

@@ -38,6 +38,7 @@ LOOKS_LIKE: Final = re.compile(
     r"|multimem|symm_?mem|_(one|two)_?shot|ring_(ll|simple)",
     re.IGNORECASE,
 )
+GENERIC: Final = re.compile(r"(?:nccl|rccl|msccl)\w*_Generic", re.IGNORECASE)  # of any collective
 UNNAMED: Final = re.compile(r"\(anonymous namespace\)::")
 COPY: Final = re.compile(r"Memcpy|Memset|dma")
 COLLECTIVE: Final = re.compile(
@@ -85,4 +86,10 @@ def short_name(name: str) -> str:
 
 def all_wait(collective: str) -> bool:
     """Does nobody leave this collective of `collective_of` before all have entered it?"""
-    return collective.partition("@")[0] not in ONE_SIDED
+    name = collective.partition("@")[0]
+    return name not in ONE_SIDED and not is_generic(name)
+
+
+def is_generic(name: str) -> bool:
+    """Whether a communication kernel's name tells no collective: RCCL has one kernel for all."""
+    return GENERIC.search(name) is not None

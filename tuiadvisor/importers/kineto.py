@@ -1,7 +1,7 @@
 """`import kineto DIR`: PyTorch Profiler traces, one file a rank, or Nsight Systems' exports, into event columns.
 
-In: a folder of .json, plain, .gz or .zst, or of .sqlite.  Out: one RankTrace a readable file, and a line for every
-file that is not.
+In: a folder of .json, plain or packed, of .sqlite, or of rocprofv3's files.  Out: one RankTrace a readable file, and a
+line for every file that is not.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import listed, name_within, rank_in_name
+from tuiadvisor.importers import rocpd, rocprof
+from tuiadvisor.importers.files import listed, name_within, opened, rank_in_name
 from tuiadvisor.importers.hostwork import HostWork
-from tuiadvisor.importers.nsys import PROCESS_OF, NsysProcess, is_nsys, processes
+from tuiadvisor.importers.nsys import MAGIC, PROCESS_OF, NsysProcess, is_nsys, processes
 from tuiadvisor.importers.partread import FilePart, PartRead
 from tuiadvisor.importers.trace_columns import TraceColumns, about
 from tuiadvisor.importers.traceevents import TraceFile
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     Told = Callable[[FilePart], None]
 
 MAX_EVENTS: Final = 50_000_000
+ENDS: Final = (".json", ".sqlite")
+ROCPROF_ENDS: Final = ("_trace.csv", ".db")
+HEAD_BYTES: Final = 1 << 16  # in which a database names its tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,15 @@ def read_kineto(
     """
     traces: list[RankTrace] = []
     losses = []
-    paths = listed(folder, (".json", ".sqlite"))
+    paths = _paths(folder)
     part = None if progress is None else PartRead(folder, paths, progress)
     for path in paths:
         told = None if part is None else part.begin(path)
         name = name_within(path, folder)
         try:
-            if is_nsys(path):
+            if rocprofs := _of_rocprof(path):
+                traces.append(measure(_read(rocprofs, name, told, with_work=with_work)))
+            elif is_nsys(path):
                 traces += [measure(trace) for trace in read_nsys(path, told, name, with_work=with_work)]
             else:
                 traces.append(measure(_read(TraceFile(path), name, told, with_work=with_work)))
@@ -70,6 +76,29 @@ def read_kineto(
     traces = _as_named(_numbered_in_one_export(_without_copies(traces, losses)))
     traces.sort(key=lambda trace: (trace.rank is None, trace.rank, trace.file))
     return TraceFolder(tuple(traces), tuple(losses))
+
+
+def _paths(folder: Path) -> list[Path]:
+    """The files of a folder; of rocprofv3's one a process, where nothing else is in it."""
+    try:
+        return listed(folder, ENDS)
+    except TuiadvisorError:
+        if not folder.is_dir():
+            raise
+        try:
+            return rocprof.processes_of(listed(folder, ROCPROF_ENDS))
+        except TuiadvisorError:
+            pass
+        raise
+
+
+def _of_rocprof(path: Path) -> rocprof.RocprofProcess | None:
+    """The process of a file of rocprofv3; None for any other."""
+    with opened(path) as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(MAGIC):
+        return rocpd.process(path) if rocpd.is_rocpd(head) else None
+    return rocprof.process(path) if rocprof.is_rocprof(head) else None
 
 
 def read_trace(path: Path, told: Told | None = None, *, with_work: bool = False) -> RankTrace:
@@ -99,7 +128,9 @@ def read_nsys(
     return traces
 
 
-def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with_work: bool) -> RankTrace:
+def _read(
+    source: TraceFile | NsysProcess | rocprof.RocprofProcess, name: str, told: Told | None, *, with_work: bool
+) -> RankTrace:
     columns = TraceColumns(work=HostWork() if with_work else None)
     batches = source.batches()
     while _take_next(batches, columns):
@@ -136,7 +167,9 @@ def _take_next(batches: Iterator[list[Any]], columns: TraceColumns) -> bool:
     return True
 
 
-def _part(source: TraceFile | NsysProcess, name: str, columns: TraceColumns) -> FilePart:
+def _part(
+    source: TraceFile | NsysProcess | rocprof.RocprofProcess, name: str, columns: TraceColumns
+) -> FilePart:
     """What was read of a file so far; its rank is what stands before its events, or in its name."""
     rank, _, world = about(source.rest, name)
     return FilePart(rank, world or None, columns.steps, columns.num_events, source.position())

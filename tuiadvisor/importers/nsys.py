@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import opened, unpacked_file
+from tuiadvisor.importers.profiled import Ranges, batched, event, is_span, timeless
 from tuiadvisor.unpacking import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAGIC: Final = b"SQLite format 3\0"
-BATCH: Final = 20_000
 MAX_ROWS: Final = 50_000_000
 MAX_STRINGS: Final = 2_000_000
 MAX_CELL_BYTES: Final = 1 << 20
 MAX_PROCESSES: Final = 64
-LARGEST_NS: Final = (1 << 61) - 1
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 COPIES: Final = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
@@ -40,15 +39,6 @@ NVTX: Final = "NVTX_EVENTS"
 STRINGS: Final = "StringIds"
 LAYOUT: Final = re.compile(r"\w{1,60}_V\d{1,3}")  # of a table, where it is not the first
 PROCESS_OF: Final = 1 << 24
-STEP: Final = re.compile(
-    r"(?:profilerstep#|(?:train(?:ing)?[ _-]?)?(?:step|iter|iteration|batch)[ _:#=-]*)(\d{1,9})",
-    re.IGNORECASE,
-)
-UNNUMBERED: Final = re.compile(r"(?:train(?:ing)?[ _-]?)?(?:step|iteration)", re.IGNORECASE)
-OPERATOR: Final = re.compile(r"[a-z_0-9]+::|\w+Backward\d*\b")
-EMITTED: Final = re.compile(
-    r", (?:seq|op_id|sizes|input_op_ids|stid) = "
-)  # torch.autograd.profiler.emit_nvtx
 MIXED: Final = "another file than an export of Nsight Systems: nsys export --type sqlite REPORT"
 
 
@@ -69,11 +59,11 @@ class NsysProcess:
 
     def batches(self) -> Iterator[list[Any]]:
         """Launches and ranges first, then what ran. TuiadvisorError for what is damaged."""
-        with _opened(self.path) as database:
+        with opened_database(self.path) as database:
             names = _strings(database)
-            yield from _batched(_launches(database, self.process))
-            yield from _batched(_ranges(database, self.process, names))
-            yield from _batched(_device(database, self.process, names))
+            yield from batched(_launches(database, self.process))
+            yield from batched(_ranges(database, self.process, names))
+            yield from batched(_device(database, self.process, names))
 
 
 def is_nsys(path: Path) -> bool:
@@ -84,7 +74,7 @@ def is_nsys(path: Path) -> bool:
 
 def processes(path: Path) -> list[NsysProcess]:
     """Those that ran something on a device, by device."""
-    with _opened(path) as database:
+    with opened_database(path) as database:
         found: dict[int, set[int]] = {}
         for table in (KERNELS, GRAPHS, *COPIES):
             for process, device in _rows(database, table, ("globalPid", "deviceId")):
@@ -106,12 +96,12 @@ def processes(path: Path) -> list[NsysProcess]:
 
 def has_whole_graphs(path: Path) -> bool:
     """Whether CUDA graphs were traced as a whole, so that nobody saw what ran in them."""
-    with _opened(path) as database:
+    with opened_database(path) as database:
         return next(iter(_rows(database, GRAPHS, ("start",))), None) is not None
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened_database(path: Path) -> Iterator[sqlite3.Connection]:
     """Read only; nothing that the file defines is run."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise TuiadvisorError(f"{path} is above {MAX_FILE_BYTES >> 30} GiB: profile fewer steps")
@@ -182,8 +172,8 @@ def _launches(database: sqlite3.Connection, process: int) -> Iterator[dict[str, 
     for start, end, thread, correlation in _rows(
         database, RUNTIME, ("start", "end", "globalTid", "correlationId")
     ):
-        if _of(thread, process) and _is_span(start, end):
-            yield _event("cuda_runtime", "launch", (start, end), thread, {"correlation": correlation})
+        if _of(thread, process) and is_span(start, end):
+            yield event("cuda_runtime", "launch", (start, end), thread, {"correlation": correlation})
 
 
 def _device(database: sqlite3.Connection, process: int, names: dict[int, str]) -> Iterator[dict[str, Any]]:
@@ -203,71 +193,22 @@ def _ran(row: Any, process: int, category: str, name: str) -> Iterator[dict[str,
     if not _of(of, process):
         return
     place = device if type(device) is int else 0
-    if _is_span(start, end):
+    if is_span(start, end):
         arguments = {"stream": stream, "correlation": correlation}
-        yield _event(category, name, (start, end), place, arguments)
-    else:  # whoever reads it counts what has no time
-        yield {
-            "ph": "X",
-            "cat": category,
-            "name": name,
-            "pid": 0,
-            "tid": place,
-            "ts": None,
-            "dur": None,
-            "args": {},
-        }
+        yield event(category, name, (start, end), place, arguments)
+    else:
+        yield timeless(category, name, place)
 
 
 def _ranges(database: sqlite3.Connection, process: int, names: dict[int, str]) -> Iterator[dict[str, Any]]:
-    num_steps = 0
+    ranges = Ranges()
     for start, end, thread, text, key in _rows(
         database, NVTX, ("start", "end", "globalTid", "text", "textId")
     ):
         name = text if isinstance(text, str) else names.get(key)
-        if not name or not _of(thread, process) or not _is_span(start, end):
-            continue
-        name = EMITTED.split(name[:400], maxsplit=1)[0].strip()
-        step = STEP.fullmatch(name)
-        if step or UNNUMBERED.fullmatch(name):
-            number = step[1] if step else num_steps
-            num_steps += 1
-            yield _event("user_annotation", f"ProfilerStep#{number}", (start, end), thread, {})
-        else:
-            category = "cpu_op" if OPERATOR.match(name) else "user_annotation"
-            yield _event(category, name, (start, end), thread, {})
+        if name and _of(thread, process) and is_span(start, end):
+            yield ranges.event(name, (start, end), thread)
 
 
 def _of(key: Any, process: int) -> bool:
     return type(key) is int and key // PROCESS_OF == process
-
-
-def _is_span(start: Any, end: Any) -> bool:
-    return type(start) is int and type(end) is int and 0 <= start <= end <= LARGEST_NS
-
-
-def _event(
-    category: str, name: str, span: tuple[int, int], thread: int, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    start, end = span
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 0,
-        "tid": thread % PROCESS_OF,
-        # Microseconds as text: nanoseconds since a boot do not fit a double's.
-        "ts": f"{start // 1000}.{start % 1000:03d}",
-        "dur": f"{(end - start) // 1000}.{(end - start) % 1000:03d}",
-        "args": arguments,
-    }
-
-
-def _batched(events: Iterator[dict[str, Any]]) -> Iterator[list[Any]]:
-    batch: list[Any] = []
-    for event in events:
-        batch.append(event)
-        if len(batch) >= BATCH:
-            yield batch
-            batch = []
-    yield batch

@@ -33,6 +33,7 @@ from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.nsys import NsysProcess
+    from tuiadvisor.importers.rocprof import RocprofProcess
     from tuiadvisor.importers.traceevents import TraceFile
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
@@ -228,7 +229,7 @@ class TraceColumns:
             if self.work is not None:
                 self.work.mark(event)
 
-    def trace(self, file: str, source: TraceFile | NsysProcess) -> RankTrace:
+    def trace(self, file: str, source: TraceFile | NsysProcess | RocprofProcess) -> RankTrace:
         """All that was taken; source: whose events they were, read to its end."""
         begin, end = _column(self.begin), _column(self.end)
         linked, launch = self._launches()
@@ -285,7 +286,12 @@ class TraceColumns:
         return seen.digest()
 
     def _of_several(
-        self, file: str, source: TraceFile | NsysProcess, events: GpuEvents, num_processes: int, world: int
+        self,
+        file: str,
+        source: TraceFile | NsysProcess | RocprofProcess,
+        events: GpuEvents,
+        num_processes: int,
+        world: int,
     ) -> RankTrace:
         """What is left of a file that several ranks' traces were merged into: how many, and that they are no rank."""
         return RankTrace(
