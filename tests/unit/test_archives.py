@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 import tempfile
 import zipfile
@@ -118,8 +119,9 @@ def test_links_and_devices_are_left_out(tmp_path: Path) -> None:
         (member("/data/a.json", 2), b"{}"),
     )
     folder = archive.inside(path)
-    assert ["data"] == [one.name for one in folder.iterdir()]
-    assert b"{}" == (folder / "data/a.json").read_bytes()
+    assert ("links.tar", "data") == (folder.parent.name, folder.name)
+    assert ["data"] == [one.name for one in folder.parent.iterdir()]
+    assert b"{}" == (folder / "a.json").read_bytes()
     zipped = tmp_path / "link.zip"
     with zipfile.ZipFile(zipped, "w") as file:
         info = zipfile.ZipInfo("link")
@@ -163,7 +165,30 @@ def test_long_names_of_each_kind_of_tar(tmp_path: Path, style: int) -> None:
     name = "/".join(["folder_of_a_night"] * 8) + "/rank0.json"
     with tarfile.open(tmp_path / "long.tar", "w", format=style) as tar:
         tar.addfile(member(name, 2), io.BytesIO(b"{}"))
-    assert b"{}" == (archive.inside(tmp_path / "long.tar") / name).read_bytes()
+    folder = archive.inside(tmp_path / "long.tar")
+    assert str(folder / "rank0.json").endswith(f"long.tar/{name}")
+    assert b"{}" == (folder / "rank0.json").read_bytes()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_said_names_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str) -> None:
+    """And not the folder that it is in for now, however deep its files lie in it."""
+    deep = tmp_path / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    table = written(deep / "table.csv", pipeline(range(30)))
+    fio = deep / "fio.json"
+    fio.write_text(json.dumps({"fio version": "fio-3.28", "jobs": []}))
+    for kind, file in (("ops", table), ("fio", fio)):
+        path = packed(tmp_path / f"{kind}.{end}", [file], tmp_path)
+        for command in (["open"], ["import", kind], ["open", "--json"], ["diagnose"]):
+            code = main([*command, str(path)])
+            said = capsys.readouterr()
+            assert (kind == "fio" and code == 2) or 0 == code
+            assert "tuiadvisor-" not in said.out
+            assert kind == "fio" or "tuiadvisor-" not in said.err
+        assert f"tuiadvisor import {kind} {path}" in said.err or kind == "ops"
+    assert 2 == main(["open", str(packed(tmp_path / f"none.{end}", [], tmp_path))])
+    assert "an archive without files" in capsys.readouterr().err or end != "zip"
 
 
 def test_what_torch_saved_is_not_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,15 @@ def only_within(name: str) -> Path:
     return path if path == Path(name) else _only(name, path)
 
 
+def source_within(name: str, kind: str) -> Path:
+    """What an import of this kind reads of an archive, or what was named where it is none."""
+    path = only_within(name)
+    if path == Path(name):
+        return path
+    found: Sniffed = importlib.import_module("tuiadvisor.cli.recognizing").sniff(path)
+    return found.path if found.kind == kind else path
+
+
 def _only(name: str, folder: Path) -> Path:
     """What opens the one thing that a folder, or an archive, holds."""
     lists = importlib.import_module("tuiadvisor.cli.folder_list")

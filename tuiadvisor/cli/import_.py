@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.cli.foreign import only_within
+from tuiadvisor.cli.foreign import source_within
 from tuiadvisor.cli.importing import add_ceiling, add_import, print_import, show, show_ceiling
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.options.serving import add_serving
@@ -180,7 +180,8 @@ def run(options: argparse.Namespace) -> int:
         _refuse_ours(options.pages)
         code: int = importlib.import_module("tuiadvisor.cli.import_serving").run(options)
         return code
-    options.path = str(only_within(options.path))
+    named, options.path = options.path, str(source_within(options.path, options.kind))
+    options.named = None if named == options.path else named
     _refuse_ours([options.path])
     kind = KINDS[options.kind]
     if getattr(options, "beside", None) is not None:

@@ -54,6 +54,8 @@ def print_import(
     verdict: str = "",
 ) -> None:
     """The document, or its summary for people; verdict: on its steps, as diagnose says it."""
+    if named := getattr(options, "named", None):  # an archive: what it holds lies in a folder that goes
+        document.get("source", document)["path"] = named
     if options.json:
         print_document(document, orjson.OPT_NON_STR_KEYS)
     else:

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -59,7 +60,11 @@ def run(options: argparse.Namespace) -> int:
         raise NotRecognisedError(str(error).replace(str(path), options.path)) from None
     if not (options.json or options.once) and shows_screens() and found.kind in WITH_STEPS:
         return shown(found, options.path)
-    words = command(found, options, is_folder=path.is_dir())
+    if path != Path(options.path) and not Path(options.path).is_dir() and found.kind != SIZES:
+        # An archive: the command reads it itself, and the folder that it is in for now has no name to say.
+        words = command(replace(found, path=Path(options.path)), options, is_folder=False)
+    else:
+        words = command(found, options, is_folder=path.is_dir())
     said = f"{one_line(options.path)}: {_taken_for(found, path)}; as: tuiadvisor {' '.join(words[:-1])}"
     print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
     commands = importlib.import_module("tuiadvisor.cli.commands")

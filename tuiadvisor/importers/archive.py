@@ -29,7 +29,7 @@ PIECE_BYTES: Final = 1 << 20
 BLOCK: Final = 512
 MARK_AT: Final = 257
 TAR_MARK: Final = b"ustar"
-ZIP_MAGIC: Final = b"PK\x03\x04"
+ZIP_MAGICS: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the second of one that holds nothing
 ZIP_END: Final = b"PK\x05\x06"
 ZIP64_END: Final = b"PK\x06\x06"
 ZIP_END_BYTES: Final = 22 + (1 << 16)  # with its comment
@@ -72,7 +72,13 @@ def inside(path: Path) -> Path:
             folder.cleanup()
             raise
         _kept[key] = folder
-    return _within(_kept[key], path)
+    return _down(_within(_kept[key], path))
+
+
+def _down(folder: Path) -> Path:
+    """Through folders that hold nothing but one folder."""
+    held = list(folder.iterdir())
+    return _down(held[0]) if len(held) == 1 and held[0].is_dir() else folder
 
 
 def _within(folder: tempfile.TemporaryDirectory[str], path: Path) -> Path:
@@ -85,7 +91,7 @@ def _kind(path: Path) -> str | None:
             head = file.read(BLOCK)
     except TuiadvisorError:
         return None  # whoever reads it says what is wrong
-    if head.startswith(ZIP_MAGIC):
+    if head.startswith(ZIP_MAGICS):
         return "zip"
     return "tar" if head[MARK_AT : MARK_AT + len(TAR_MARK)] == TAR_MARK else None
 
