@@ -24,6 +24,7 @@ from tuiadvisor import __version__
 from tuiadvisor.advisor.compare.comparing import NOISE_FLOOR, ComparisonOptions, measure
 from tuiadvisor.advisor.compare.comparing import compare as compare_measured
 from tuiadvisor.app.whole_recording import frames_of, whole_view
+from tuiadvisor.cli.foreign import kept_recording
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.exporters.arrow import arrow_table
@@ -47,18 +48,19 @@ LOOK_S: Final = 0.2
 
 
 class Run:
-    """A recording. Read when something is asked of it; each answer is kept."""
+    """A recording, or another tool's traces as one. Read when something is asked of it; each answer is kept."""
 
     def __init__(self, path: StrPath, given: GivenWork = NOTHING_GIVEN) -> None:
         """given: the work of a step as the user states it. TuiadvisorError where there is no such recording."""
         self.path = Path(path)
         self._given = given
-        next(iter(frames_of(str(self.path))), None)  # what is no recording is said here
+        self.recording = kept_recording(str(self.path))
+        next(iter(frames_of(self.recording)), None)  # what is no recording is said here
 
     @cached_property
     def view(self) -> RunView:
         """Everything that the screens show at its end."""
-        return whole_view(str(self.path), self._given)
+        return whole_view(self.recording, self._given)
 
     @property
     def verdict(self) -> Verdict:
@@ -99,7 +101,7 @@ class Run:
         return html_report([Dossier(self.path.name, self.view)], None, f"tuiadvisor {__version__}")
 
     def _table(self, name: str) -> Any:
-        return arrow_table(partial(_reading, str(self.path)), name)
+        return arrow_table(partial(_reading, self.recording), name)
 
     def _repr_html_(self) -> str:
         """The report in a frame of its own: its styles stay inside, and nothing in it runs."""
@@ -112,7 +114,7 @@ class Run:
 
 
 def open(path: StrPath, given: GivenWork = NOTHING_GIVEN) -> Run:  # noqa: A001  read as tuiadvisor.open
-    """A recording. TuiadvisorError where there is none at this path."""
+    """A recording, packed or not, or what `tuiadvisor open` takes and has steps. TuiadvisorError where it is none."""
     return Run(path, given)
 
 
@@ -129,7 +131,7 @@ def compare(
 
     noise, fail_if_slower: shares, 0.02 is 2 %.
     """
-    measured = [measure(name, frames_of(name)) for name in map(_path, (before, after))]
+    measured = [measure(_path(run), frames_of(_recording(run))) for run in (before, after)]
     asked = ComparisonOptions(noise, fail_if_slower, same_work, ignore_load)
     return comparison_document(compare_measured(measured[0], measured[1], asked))
 
@@ -236,6 +238,10 @@ def watch(
 
 def _path(run: StrPath | Run) -> str:
     return str(run.path if isinstance(run, Run) else run)
+
+
+def _recording(run: StrPath | Run) -> str:
+    return run.recording if isinstance(run, Run) else kept_recording(str(run))
 
 
 def _reading(path: str, _title: str) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ import pytest
 from patience import PATIENCE_S
 from synthetic_run import MS, Fault, Job, final_view
 from test_contents import recording
+from test_import_ops import pipeline, written
 
 import tuiadvisor
 from tuiadvisor.cli.commands import run as command
@@ -201,3 +202,18 @@ def test_importing_it_loads_nothing(folder: Path) -> None:
     code = "import sys, tuiadvisor; print(tuiadvisor.__version__, {'numpy', 'zmq', 'textual'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith(" set()\n")
+
+
+def test_other_tools_traces_are_runs_too(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """With the verdict of the command, in tables and in comparisons; what has no steps is its one line."""
+    table = written(folder / "table.csv", pipeline(range(30)))
+    run = tuiadvisor.open(table)
+    assert printed(capsysbinary, "diagnose", "--json", str(table))["verdict"] == run.diagnose()["verdict"]
+    assert 30 * len(run.view.ranks) == run.steps().num_rows
+    compared = printed(capsysbinary, "compare", "--json", str(table), str(table))
+    assert compared == json.loads(json.dumps(tuiadvisor.compare(table, run)))
+    (folder / "fio.json").write_text(json.dumps({"fio version": "fio-3.28", "jobs": []}))
+    with pytest.raises(
+        TuiadvisorError, match="fio measures storage and has no steps of a training; tuiadvisor open"
+    ):
+        tuiadvisor.open(folder / "fio.json")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 BEGINS: Final = b"TUIREC"
 UNPACK: Final = "unpack it and name one"
+_kept: list[tempfile.TemporaryDirectory[str]] = []  # which take what is in them away as the program ends
 
 
 class WithoutStepsError(TuiadvisorError):
@@ -120,24 +121,40 @@ def as_recordings(names: Sequence[str]) -> Iterator[dict[str, str]]:
         read = {}
         for number, name in enumerate(dict.fromkeys(names)):
             path, found = located(name)
-            read[name] = path if found is None else _recorded(name, found, Path(folder, str(number)))
+            if found is not None:
+                path = _recorded(name, found, Path(folder, str(number)))
+                print(f"{one_line(name)}: {_words(found)}; read as a recording", file=sys.stderr)
+            read[name] = path
         yield read
+
+
+def kept_recording(name: str) -> str:
+    """The same of one name, for as long as the program runs."""
+    path, found = located(name)
+    if found is None:
+        return path
+    folder = tempfile.TemporaryDirectory(prefix="tuiadvisor-")
+    _kept.append(folder)
+    return _recorded(name, found, Path(folder.name, "0"))
 
 
 def _recorded(name: str, found: Sniffed, folder: Path) -> str:
     """Its path. WithoutStepsError."""
     folder.mkdir()
     path = str(folder / f"{found.path.resolve().name.replace(os.sep, '_') or 'trace'}.tuirec")
-    what = importlib.import_module("tuiadvisor.cli.recognizing").WORDS[found.kind]
     imports = importlib.import_module("tuiadvisor.cli.import_")
     kind = imports.KINDS.get(found.kind)
     if kind is None or not kind.run:
         why = "it holds no steps of a training" if kind is None else kind.why_no_steps
-        raise WithoutStepsError(name, found, f"{what}: {why}")
+        raise WithoutStepsError(name, found, f"{_words(found)}: {why}")
     try:
         _, run = imports.read_run(kind, found.path)
     except NoStepsError as error:
         raise WithoutStepsError(name, found, str(error).removeprefix(f"{found.path}: ")) from None
     imports.write_imported(path, run)
-    print(f"{one_line(name)}: {what}; read as a recording", file=sys.stderr)
     return path
+
+
+def _words(found: Sniffed) -> str:
+    words: str = importlib.import_module("tuiadvisor.cli.recognizing").WORDS[found.kind]
+    return words
