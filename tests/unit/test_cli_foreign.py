@@ -60,6 +60,9 @@ def test_every_command_says_the_same_sentence_first(
     report = tmp_path / "report.md"
     first(path, capsys, "report", "-o", str(report))
     assert sentence in words(report.read_text())
+    badge = re.search(r"\*\*([A-Z ]+)\*\*: ", report.read_text())
+    assert badge is not None
+    assert f" {badge[1]} " in first(path, capsys, "diagnose")
 
 
 @needs_data

@@ -31,6 +31,14 @@ MAX_RANKS: Final = 64
 MAX_PARTS: Final = 16  # cards and disks, each once
 
 
+def decision_word(view: RunView) -> str:
+    """The decision; without one whether more steps would bring it, as the screens' badge says."""
+    decision = view.verdict.decision
+    if decision in DECISIONS:
+        return DECISIONS[decision]
+    return "open" if view.window.why_undecided else "not yet"
+
+
 def sentence(view: RunView) -> str:
     """The verdict without the decision, which stands before it."""
     text = view.verdict.sentence or "no verdict yet"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.facts import (
-    DECISIONS,
     MAX_RANKS,
     SIZE_HEADS,
     WHAT_IF_NOTE,
     change_rows,
+    decision_word,
     environment_facts,
     losses_text,
     nothing_found,
@@ -74,7 +74,7 @@ def markdown_report(
 
 def _run(run: Dossier) -> list[str]:
     view, verdict = run.view, run.view.verdict
-    decision = DECISIONS.get(verdict.decision or "", "not yet")
+    decision = decision_word(view)
     lines = [
         f"# {plain(view.run.label or 'unnamed job')}",
         "",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report import charts, sections
 from tuiadvisor.report.facts import (
-    DECISIONS,
     MAX_RANKS,
     WHAT_IF_NOTE,
     change_rows,
+    decision_word,
     environment_facts,
     losses_text,
     nothing_found,
@@ -200,7 +200,7 @@ def _verdict(view: RunView) -> str:
     if verdict.speedup is not None:
         said = text_of.speedup(verdict)
         rest = f"<p>{_e(said[0].upper() + said[1:])}.</p>{rest}"
-    badge = DECISIONS.get(decision, "not yet").upper()
+    badge = decision_word(view).upper()
     return (
         f'<div class="verdict {_e(decision)}"><strong><span class="badge">{_e(badge)}</span>'
         f"{_e(sentence(view))}</strong>{rest}</div>"
@@ -344,7 +344,7 @@ def _runs(runs: Sequence[Dossier]) -> str:
             text_of.count(run.view.run.world_size),
             text_of.seconds(run.view.step.mean_s),
             text_of.rate(run.view.step.throughput_steps_s, "steps/s"),
-            DECISIONS.get(run.view.verdict.decision or "", "not yet"),
+            decision_word(run.view),
         )
         for run in runs
     ]
