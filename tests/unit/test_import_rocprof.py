@@ -348,6 +348,25 @@ def test_what_cannot_be_read_is_one_line(
     assert re.search(says, err)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a_results.json", b'{"rocprofiler-sdk-tool": [{"buffer_records": {"kernel_dispatch": []}}]}'),
+        ("a_results.pftrace", b"\n\x10\x08\x01\x12\x0ctrack"),
+    ],
+)
+def test_its_other_formats_say_which_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes
+) -> None:
+    """One line, whatever was asked of them."""
+    (tmp_path / name).write_bytes(content)
+    for command in ("open", "diagnose"):
+        assert 2 == main([command, str(tmp_path / name)])
+        err = capsys.readouterr().err
+        assert "rocprofv3 --output-format csv" in err
+        assert 1 == err.count("\n")
+
+
 @pytest.mark.parametrize("kind", ["csv", "db"])
 def test_damaged_files_get_one_line(tmp_path: Path, kind: str) -> None:
     """Or are read as far as they go."""

@@ -96,6 +96,16 @@ TEXTS: Final = (
     ("steplog", PRINTED),
     ("steplog", re.compile(rb":::MLLOG ")),
 )
+# Of what AMD's profiler writes: the name's end, the first bytes, what is in them.
+NOT_READ: Final = (
+    (".json", b"{", re.compile(rb'"rocprofiler-sdk-tool"\s*:')),
+    (".pftrace", b"\n", re.compile(b"")),
+    (".perfetto-trace", b"\n", re.compile(b"")),
+)
+NOT_READ_WORDS: Final = (
+    "JSON or a Perfetto trace of rocprofv3, which is not read; its CSV and its rocpd database are: "
+    "rocprofv3 --output-format csv"
+)
 PICKLED: Final = b"\x80"
 # What stands behind more than HEAD_BYTES of other output in logs of trainings.
 FURTHER_ON: Final = (
@@ -208,6 +218,9 @@ def kind_of(path: Path) -> str | None:
             f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "
             "(torch._C._distributed_c10d._dump_nccl_trace_json)"
         )
+    for name, begins, what in NOT_READ:
+        if head.startswith(begins) and path.name.endswith(name) and what.search(head):
+            raise TuiadvisorError(f"{path}: {NOT_READ_WORDS}")
     # A launcher's "[0] " before each line of a text begins like a list.
     found = _of_json(head) if head.lstrip()[:1] in (b"{", b"[") else None
     return found or _of_text(head)
