@@ -395,3 +395,18 @@ def test_the_only_folder_of_a_folder_is_opened(tmp_path: Path, capsys: pytest.Ca
     traced_job(below, 2, [0, 3, -7, 11])
     code, out, _ = said(capsys, "open", str(tmp_path / "profile_traces"), "--json")
     assert (0, [2]) == (code, [row["rank"] for row in json.loads(out)["stragglers"]["ranks"]])
+
+
+def test_traces_deeper_in_folders_of_a_rank_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One job's, as those right in them."""
+    flat, deep = tmp_path / "flat", tmp_path / "deep"
+    flat.mkdir()
+    traced_job(flat, 2, [0, 0, 0, 0])
+    for path in sorted(flat.iterdir()):
+        below = deep / path.name.partition(".")[0] / "iteration_10"
+        below.mkdir(parents=True)
+        shutil.copy(path, below / "trace.json.gz")
+    code, out, err = said(capsys, "open", str(deep), "--json")
+    assert 0 == code
+    assert f"as: tuiadvisor import kineto --json {deep}" in err
+    assert kineto_document(flat)["stragglers"] == json.loads(out)["stragglers"]

@@ -248,6 +248,22 @@ def test_each_file_opens_and_a_folder_too(tmp_path: Path, capsys: pytest.Capture
     assert 0 == main(["diagnose", str(folder)])
 
 
+def test_folders_by_rank_host_and_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As -d out/rank%env{RANK}% lays them: one job, each of the rank that its folder is named after."""
+    folder = traces(tmp_path / "job")
+    plain = rocprof_document(folder)
+    for path in list(folder.iterdir()):
+        rank, _, rest = path.name.partition("_")
+        below = folder / rank / "node7"
+        below.mkdir(parents=True, exist_ok=True)
+        path.rename(below / f"77{rank[-1]}_{rest}")
+    document = rocprof_document(folder)
+    assert figures(plain) == figures(document)
+    assert plain["stragglers"] == document["stragglers"]
+    assert 0 == main(["open", str(folder)])
+    assert f"tuiadvisor import rocprof {folder}" in capsys.readouterr().err
+
+
 def test_processes_without_a_rank_are_not_compared(tmp_path: Path) -> None:
     """Their ids are none; the line says how their ranks come into the names."""
     document = rocprof_document(traces(tmp_path / "job", prefix="77{}"))

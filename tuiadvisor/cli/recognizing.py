@@ -14,7 +14,15 @@ from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import chakra, chakra_et, nsys, rocpd, rocprof
-from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_folders, rank_in_name, separator
+from tuiadvisor.importers.files import (
+    MAX_FILES,
+    files_below,
+    is_regular,
+    opened,
+    rank_folders,
+    rank_in_name,
+    separator,
+)
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.scaling.columns import columns_of
@@ -159,7 +167,7 @@ def sniff(path: Path) -> Sniffed:
 def _by_rank(folder: Path) -> dict[str, list[Path]]:
     """The profiler's traces in folders of one rank each; empty where anything else is in them."""
     try:
-        files = [file for below in rank_folders(folder) for file in _files(below)][:LOOKED_AT]
+        files = [file for below in rank_folders(folder) for file in files_below(below, ("",))][:LOOKED_AT]
     except OSError:
         return {}
     found = _by_kind(files, kind_of)

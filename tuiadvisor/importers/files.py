@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten times that in memory
 MAX_FILES: Final = 4096
+MAX_DEPTH: Final = 3  # as a profiler lays its files by rank, host and process
 BOM: Final = b"\xef\xbb\xbf"  # as some editors and shells put before UTF-8
 SEPARATORS: Final = ",\t;|"
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
@@ -119,7 +120,7 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             return [folder]
         found = _with_suffix(folder, suffixes)
         if not found:
-            found = [file for below in rank_folders(folder) for file in _with_suffix(below, suffixes)]
+            found = [file for below in rank_folders(folder) for file in files_below(below, suffixes)]
     except OSError as error:
         raise TuiadvisorError(f"cannot open {folder}: {error.strerror}; name a folder of traces") from None
     if not found:
@@ -136,6 +137,18 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 def _with_suffix(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     entries = sorted(entry.path for entry in os.scandir(folder) if is_regular(entry))
     return [Path(path) for path in entries if plain_name(path).endswith(suffixes)]
+
+
+def files_below(folder: Path, suffixes: tuple[str, ...], depth: int = MAX_DEPTH) -> list[Path]:
+    """Its regular files with one of the suffixes, and those of the folders in it, so deep and so many. OSError."""
+    found = _with_suffix(folder, suffixes)
+    if depth:
+        entries = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+        for path in entries:
+            found += files_below(Path(path), suffixes, depth - 1)
+            if len(found) >= MAX_FILES:
+                break
+    return found[:MAX_FILES]
 
 
 def rank_folders(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import rocpd, rocprof
-from tuiadvisor.importers.files import listed, name_within, opened, rank_in_name
+from tuiadvisor.importers.files import files_below, listed, name_within, opened, rank_in_name
 from tuiadvisor.importers.hostwork import HostWork
 from tuiadvisor.importers.nsys import MAGIC, PROCESS_OF, NsysProcess, is_nsys, processes
 from tuiadvisor.importers.partread import FilePart, PartRead
@@ -61,6 +61,8 @@ def read_kineto(
     for path in paths:
         told = None if part is None else part.begin(path)
         name = name_within(path, folder)
+        if path.parent.parent not in {folder, folder.parent} and folder.is_dir():
+            name = str(path.relative_to(folder))  # a folder between them may be named after the rank
         try:
             if rocprofs := _of_rocprof(path):
                 traces.append(measure(_read(rocprofs, name, told, with_work=with_work)))
@@ -70,6 +72,8 @@ def read_kineto(
                 traces.append(measure(_read(TraceFile(path), name, told, with_work=with_work)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
+    if not traces and folder.is_file():
+        raise TuiadvisorError(losses[0])
     if not traces:
         more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
         raise TuiadvisorError(f"no readable trace in {folder}: {losses[0]}{more}")
@@ -85,11 +89,10 @@ def _paths(folder: Path) -> list[Path]:
     except TuiadvisorError:
         if not folder.is_dir():
             raise
-        try:
-            return rocprof.processes_of(listed(folder, ROCPROF_ENDS))
-        except TuiadvisorError:
-            pass
-        raise
+        found = rocprof.processes_of(files_below(folder, ROCPROF_ENDS))
+        if not found:
+            raise
+        return found
 
 
 def _of_rocprof(path: Path) -> rocprof.RocprofProcess | None:
