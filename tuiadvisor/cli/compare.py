@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.compare.comparing import NOISE_FLOOR, ComparisonOptions, compare, measure
 from tuiadvisor.app.desk import Desk
@@ -24,6 +24,9 @@ from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.tui.contract.desk import Compare, ListRuns
 from tuiadvisor.tui.pages.comparison import plain_comparison
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.compare.measured import Measured
 
 CODES: Final = {None: 2, True: 1, False: 0}
 
@@ -72,6 +75,17 @@ def run(options: argparse.Namespace) -> int:
         before = measure(options.before, read_frames(read[options.before]))
         after = measure(options.after, read_frames(read[options.after]))
         repeats = tuple(measure(path, read_frames(read[path])) for path in options.repeat)
+        return _compared(options, before, after, repeats, read)
+
+
+def _compared(
+    options: argparse.Namespace,
+    before: Measured,
+    after: Measured,
+    repeats: tuple[Measured, ...],
+    read: dict[str, str],
+) -> int:
+    """read: the recording of each name, as long as it is there."""
     asked = ComparisonOptions(
         options.noise, options.fail_if_slower, options.same_work, options.ignore_load, repeats
     )
@@ -79,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tui:
         desk = Desk(None, Path(options.after).parent)
         desk.command(ListRuns())
-        desk.command(Compare(options.before, options.after))
+        desk.command(Compare(read[options.before], read[options.after]))
         show_screens(desk, first_page="compare")
     elif options.json:
         document = comparison_document(comparison)

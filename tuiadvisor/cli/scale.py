@@ -107,7 +107,9 @@ def run(options: argparse.Namespace) -> int:
     if len(options.runs) > MAX_RUNS:
         raise TuiadvisorError(f"{len(options.runs)} recordings; give at most {MAX_RUNS}")
     if options.tui:
-        return _screen(options)
+        with as_recordings(options.runs) as read:
+            options.runs = [read[path] for path in options.runs]
+            return _screen(options)
     if len(options.runs) == 1:
         return _one_run(options)
     table = measured_sizes(options.runs, options.table)
