@@ -33,7 +33,9 @@ CODES: Final = {None: 2, True: 1, False: 0}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("before", metavar="BEFORE", help="a recording")
+    parser.add_argument(
+        "before", metavar="BEFORE", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
+    )
     parser.add_argument("after", metavar="AFTER", help="a recording of the changed training")
     parser.add_argument("--tui", action="store_true", help="as a screen, with the list of recordings beside")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")

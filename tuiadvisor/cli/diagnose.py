@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="a recording; several of one job: its goodput across restarts",
+        help="a recording, or what `tuiadvisor open` reads; several of one job: its goodput across restarts",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
     parser.add_argument("--steps", type=step_range, metavar="A:B", help="only these steps, both included")

@@ -28,7 +28,9 @@ WITH_STEPS: Final = frozenset({"kineto", "nsys", "rocprof", "ops", "steplog"})  
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("path", metavar="PATH", help="a recording, a trace, or a folder of either")
+    parser.add_argument(
+        "path", metavar="PATH", help="a recording, a trace, a table, or a folder or archive of any"
+    )
     parser.add_argument(
         "trace", nargs="?", metavar="TRACE",
         help="beside a recording: the profiler's traces of the same job, whose detail is added to it",

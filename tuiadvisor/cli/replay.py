@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument(
+        "file", metavar="FILE", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
+    )
     parser.add_argument(
         "--speed",
         type=_speed,

@@ -27,7 +27,10 @@ SUFFIXES: Final = (".html", ".md")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="recordings; of two the second is compared with the first"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="recordings, or other tools' steps; of two the second is compared with the first",
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="report.html or report.md")
 

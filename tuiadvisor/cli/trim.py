@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="RUN", help="a recording")
+    parser.add_argument(
+        "file", metavar="RUN", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
+    )
     parser.add_argument(
         "--steps", type=step_range, required=True, metavar="A:B", help="only these steps, both included"
     )
