@@ -213,8 +213,8 @@ def test_a_lens_of_time_that_nobody_judged_is_unknown() -> None:
     assert seen.wall is not None
     unjudged = (WallPart("not_judged", seen.wall.span_s, 1.0),)
     wall = replace(seen.wall, waterfall=unjudged, end_to_end=None)
-    (row,) = sections.lenses(replace(seen, wall=wall, goodput=None), 78)
-    assert "waiting unknown" in row.text
-    assert "overheads unknown" in row.text
+    unknown = replace(seen, wall=wall, goodput=None)
+    assert [None, None] == [lens_share(unknown, lens) for lens in ("L-BALANCE", "L-AMORT")]
+    assert [] == sections.lenses(unknown, 78)  # nothing but unknowns
     (row,) = sections.lenses(seen, 78)
     assert re.search(r"overheads \d", row.text)

@@ -320,3 +320,10 @@ async def test_scaling_in_the_application() -> None:
         StateSize("deadline", "2d"),
         Scale(),
     ] == asked
+
+
+def test_unknown_ranks_of_a_trace_are_a_whole_word() -> None:
+    """The list cut it after five letters."""
+    entry = replace(desks.runs()[0], world_size=None)
+    board = Keyboard(views.live(views.straggler()), desk=replace(desks.desk(), runs=(entry,)))
+    assert " unknown " in board.press("8")

@@ -17,6 +17,7 @@ from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.overview import shared_rows
+from tuiadvisor.views.goodput import WallPart
 from tuiadvisor.views.run_view import Imported
 
 STATES = {
@@ -380,3 +381,15 @@ def test_of_an_imported_trace_no_probe_is_spoken_of() -> None:
     imported = Imported("kineto", "trace.json", "a trace", "", None)
     assert "probe" in sections.source(views.straggler(), 200).text
     assert "probe" not in sections.source(replace(views.straggler(), imported=imported), 200).text
+
+
+def test_an_imported_trace_leads_to_its_kernels_and_says_no_four_unknowns() -> None:
+    """Nothing on its first screen named the page that an import is made for."""
+    text = "\n".join(screen(views.live(views.traced()), 80, 24))
+    assert "K Kernels" in text
+    assert "K Kernels" not in "\n".join(screen(views.live(views.straggler()), 80, 24))
+    seen = views.from_start()
+    assert sections.lenses(seen, 78)
+    assert seen.wall is not None
+    unjudged = replace(seen.wall, waterfall=(WallPart("not_judged", 1.0, 1.0),), end_to_end=None)
+    assert sections.lenses(replace(seen, wall=unjudged, goodput=None, efficiency=None), 78) == []

@@ -339,12 +339,12 @@ TERMS: Final = {
     ),
     "waiting": Term(
         "lost to waiting",
-        "wall time in which ranks waited for data or for each other: the lens of balance",
+        "wall time of waiting for data or for other ranks (the lens of balance)",
         _of_lens("L-BALANCE"),
     ),
     "overheads": Term(
         "to overheads",
-        "start-up, communication, checkpoints, restarts: the lens of what is amortized",
+        "start-up, communication, checkpoints, restarts (the lens of amortizing)",
         _of_lens("L-AMORT"),
     ),
     "layer": Term(

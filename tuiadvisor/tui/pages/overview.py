@@ -60,13 +60,15 @@ class Overview(Page):
         "overheads",
         "goodput",
     )
-    keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
+    keys: tuple[str, ...] = ("ranks", "open", "help", "pause", "palette", "report", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the whole screen; what does not fit is shortened part by part, the verdict never."""
         if state.view is None:
             self.targets = []
             return waiting(state, width, height)
+        own = Overview.keys  # of a trace its kernels are what one came for
+        self.keys = own if state.view.device_work is None else (*own[:2], "kernels", *own[2:])
         room = width - 2 * MARGIN
         chosen = self.cursor[1] if self.cursor is not None and self.cursor[0] == "finding" else ""
         if width >= WIDE:

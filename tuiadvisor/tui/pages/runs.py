@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 WHEN_WIDTH = 11
+RANKS_WIDTH = 7  # "unknown" of a trace
 DECISIONS = {"tune": "◆ tune", "rescale": "⇄ rescale", "stop": "■ stop", "keep": "✓ keep", "hang": "■ hang"}
 DECISION_ROLES = {"tune": "warn", "rescale": "accent", "stop": "bad", "keep": "good"}
 VERDICT_WIDTH = 10
@@ -221,7 +222,7 @@ class Runs(Page):
         decision = entry.decision
         verdict = DECISIONS[decision] if decision else "… not yet"
         spans += [
-            (fit(text_of.count(entry.world_size), 6, "right") + " ", "text"),
+            (fit(text_of.count(entry.world_size), RANKS_WIDTH, "right") + " ", "text"),
             (fit(text_of.count(entry.last_step), 8, "right") + " ", "dim"),
             (
                 fit(text_of.seconds(entry.step_s), 8, "right") + " ",
@@ -252,7 +253,7 @@ class Columns:
     """Widths of the list: the name takes what it needs, the sparkline and the sentence what is left."""
 
     def __init__(self, runs: tuple[RunEntry, ...], width: int) -> None:
-        fixed = 2 + WHEN_WIDTH + 1 + 7 + 9 + 9 + VERDICT_WIDTH + 2
+        fixed = 2 + WHEN_WIDTH + 1 + RANKS_WIDTH + 1 + 9 + 9 + VERDICT_WIDTH + 2
         wanted = max((len(entry.name) for entry in runs), default=8)
         self.name = min(max(wanted, 8), max(width - fixed - 8, 8), 40)
         left = width - fixed - self.name - 1
@@ -266,7 +267,7 @@ class Columns:
             Cell("", 1),
             Cell("name", self.name, "dim"),
             Cell("changed", WHEN_WIDTH, "dim"),
-            Cell("ranks", 6, "dim", "right"),
+            Cell("ranks", RANKS_WIDTH, "dim", "right"),
             Cell("to step", 8, "dim", "right"),
             Cell("step", 8, "dim", "right"),
             Cell("trend", self.spark, "dim"),

@@ -98,6 +98,8 @@ def lenses(view: RunView, width: int) -> list[Line]:
     if fit_share := lens_share(view, "L-CODESIGN"):
         told.append((f"to {LENSES['L-CODESIGN']}", fit_share))
     told += [("MFU", mfu), (LENSES["L-PURPOSE"], view.useful_share)]
+    if all(share is None for _, share in told):
+        return []  # as of an imported trace: four times unknown tells nothing
     spans: list[Span] = []
     for name, share in told:
         spans += [
