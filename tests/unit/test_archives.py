@@ -91,6 +91,26 @@ def test_a_recording_in_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture
         assert f"{several} holds 2 things to open: unpack it and name one" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("end", ENDS)
+def test_several_recordings_or_an_archive_in_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    """One line by the archive's own name: what to do, or that nothing in it is read."""
+    for name in ("a.tuirec", "b.tuirec"):
+        recording(tmp_path / name, Job(num_steps=60))
+    several = packed(tmp_path / f"several.{end}", sorted(tmp_path.glob("*.tuirec")), tmp_path)
+    nested = packed(tmp_path / f"nested.{end}", [several], tmp_path)
+    capsys.readouterr()
+    for path, says in ((several, "unpack it and name one"), (nested, "nothing recognised")):
+        for command in (["open"], ["diagnose"], ["compare", str(path)]):
+            assert 2 == main([*command, str(path)])
+            err = capsys.readouterr().err
+            assert f"{path}: " in err.splitlines()[-1]
+            assert says in err.splitlines()[-1]
+    assert 2 == main(["import", "kineto", str(nested)])
+    assert f"{nested}: nothing recognised" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["../out.json", "a/../../out.json", "/../../out.json"])
 @pytest.mark.parametrize("end", ["zip", "tar"])
 def test_a_name_that_leads_out_is_refused(

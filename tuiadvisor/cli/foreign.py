@@ -88,7 +88,11 @@ def source_within(name: str, kind: str) -> Path:
     path = only_within(name)
     if path == Path(name):
         return path
-    found: Sniffed = importlib.import_module("tuiadvisor.cli.recognizing").sniff(path)
+    recognizing = importlib.import_module("tuiadvisor.cli.recognizing")
+    try:
+        found: Sniffed = recognizing.sniff(path)
+    except recognizing.NotRecognisedError as error:
+        raise TuiadvisorError(str(error).replace(str(path), name)) from None
     return found.path if found.kind == kind else path
 
 
@@ -99,7 +103,7 @@ def _only(name: str, folder: Path) -> Path:
     if held.is_several:
         how = f"name one; tuiadvisor open {shell_word(name)} lists them" if folder == Path(name) else UNPACK
         raise TuiadvisorError(f"{name} holds {len(held.entries)} things to open: {how}")
-    if held.entries and held.entries[0].kind == lists.RECORDING and held.only.is_file():
+    if held.only is not None and held.entries[0].kind == lists.RECORDING and held.only.is_file():
         alone: Path = held.only
         return alone
     found: Path = lists.further_down(folder, held)
