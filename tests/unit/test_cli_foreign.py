@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from shared_data import SHARED, needs_data
@@ -13,6 +16,9 @@ from test_import_recording import marked
 from test_import_steplog import titan
 
 from tuiadvisor.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZES = "devices,step_s,global_batch\n8,1.0,64\n16,0.55,64\n32,0.31,64\n64,0.2,64\n"
 FIO = json.dumps(
@@ -143,6 +149,36 @@ def test_a_table_of_sizes_is_taken_for_what_it_is(tmp_path: Path, capsys: pytest
     written(tmp_path / "table.csv", pipeline(range(3)))
     assert 0 == main(["open", str(tmp_path)])
     assert f"tuiadvisor open {path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "packed", [gzip.compress, lzma.compress, lambda data: data.decode().encode("utf-16")]
+)
+def test_a_table_of_sizes_may_be_packed_or_wide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], packed: Callable[[bytes], bytes]
+) -> None:
+    """What recognises it unpacks it, so what reads it does."""
+    path = tmp_path / "sizes.csv"
+    path.write_text(SIZES)
+    told = first(path, capsys, "scale", "--table")
+    path.write_bytes(packed(SIZES.encode()))
+    assert told == first(path, capsys, "open")
+    path.write_bytes(packed(SIZES.encode())[:-9])
+    assert 2 == main(["scale", "--table", str(path)]) or packed not in (gzip.compress, lzma.compress)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"name,age\nbob,3\n" * 9, bytes(range(1, 99))])
+@pytest.mark.parametrize("command", ["diagnose", "replay", "advise", "info", "scale"])
+def test_what_nobody_knows_is_told_with_what_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, content: bytes
+) -> None:
+    """In the one line that open has for it."""
+    path = tmp_path / "notes.dat"
+    path.write_bytes(content)
+    assert 2 == main([command, str(path)])
+    err = capsys.readouterr().err
+    assert 1 == err.count("\n")
+    assert f"{path}: not a recording of tuiadvisor, nor recognised; what can be opened: recordings" in err
 
 
 def test_folders_of_recordings_or_several_things_say_how_to_name_one(

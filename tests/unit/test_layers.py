@@ -185,7 +185,13 @@ ALLOWED = {
         *("tuiadvisor.metrics.steps", "tuiadvisor.metrics.traces", "numpy"),
         *("aiohttp", "orjson", "platformdirs", "textual", "textual_serve"),
     ),
-    "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),
+    "tuiadvisor/scaling": (
+        "tuiadvisor.scaling",
+        "tuiadvisor.unpacking",
+        "tuiadvisor.errors",
+        "numpy",
+        "scipy",
+    ),
     "tuiadvisor/importers": (
         "tuiadvisor.unpacking",
         "tuiadvisor.paused_gc",

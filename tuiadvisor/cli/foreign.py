@@ -59,9 +59,10 @@ def located(name: str) -> tuple[str, Sniffed | None]:
     try:
         found: Sniffed = recognizing.sniff(path)
     except recognizing.NotRecognisedError as error:
-        if path == Path(name) and path.is_file():
-            return name, None  # whoever reads recordings says why it is none
-        raise TuiadvisorError(str(error).replace(str(path), name)) from None
+        said = str(error).replace(str(path), name)
+        if path.is_file():
+            said = said.replace(": not recognised;", ": not a recording of tuiadvisor, nor recognised;")
+        raise TuiadvisorError(said) from None
     if found.kind != recognizing.RECORDING:
         return str(found.path), found
     if path.is_dir():
@@ -103,7 +104,8 @@ def _only(name: str, folder: Path) -> Path:
     if held.is_several:
         how = f"name one; tuiadvisor open {shell_word(name)} lists them" if folder == Path(name) else UNPACK
         raise TuiadvisorError(f"{name} holds {len(held.entries)} things to open: {how}")
-    if held.only is not None and held.entries[0].kind == lists.RECORDING and held.only.is_file():
+    is_archive = folder != Path(name)
+    if is_archive and held.only is not None and held.only.is_file():
         alone: Path = held.only
         return alone
     found: Path = lists.further_down(folder, held)

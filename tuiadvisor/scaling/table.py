@@ -6,6 +6,7 @@ A row without a measured value asks for a prediction at its devices, batch and l
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -15,6 +16,7 @@ from typing import Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.columns import EXAMPLE, Columns, Quantity, columns_of
+from tuiadvisor.unpacking import DAMAGED, MAGIC_BYTES, packing, unpacked
 
 MAX_BYTES: Final = 1 << 20  # a table of sizes is a page of text; a megabyte is a mistake
 MAX_ROWS: Final = 1000
@@ -78,7 +80,11 @@ def printable(text: str, limit: int = 80) -> str:
 def _text(path: str, name: str) -> str:
     try:
         with Path(path).open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+            kind = packing(file.read(MAGIC_BYTES))
+            file.seek(0)
+            raw = (unpacked(file, kind) if kind else file).read(MAX_BYTES + 1)
+    except DAMAGED as error:
+        raise TuiadvisorError(f"{name}: truncated or damaged {kind} ({error}); copy it again") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise TuiadvisorError(f"{name}: can't be read ({reason}); give a CSV with {EXAMPLE}") from error
@@ -86,8 +92,9 @@ def _text(path: str, name: str) -> str:
         raise TuiadvisorError(
             f"{name}: larger than {MAX_BYTES >> 20} MiB; a table has a line per measured size"
         )
+    is_wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as spreadsheets save text
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode("utf-16" if is_wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise TuiadvisorError(
             f"{name}: byte {error.start} is not UTF-8; save the table as UTF-8 CSV"
