@@ -167,7 +167,9 @@ def test_a_table_of_sizes_may_be_packed_or_wide(
     assert 2 == main(["scale", "--table", str(path)]) or packed not in (gzip.compress, lzma.compress)
 
 
-@pytest.mark.parametrize("content", [b"[]", b"name,age\nbob,3\n" * 9, bytes(range(1, 99))])
+@pytest.mark.parametrize(
+    "content", [b"[]", b"name,age\nbob,3\n" * 9, bytes(range(1, 99))], ids=["JSON", "CSV", "bytes"]
+)
 @pytest.mark.parametrize("command", ["diagnose", "replay", "advise", "info", "scale"])
 def test_what_nobody_knows_is_told_with_what_can_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, content: bytes
