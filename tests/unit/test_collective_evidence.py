@@ -17,12 +17,13 @@ from tuiadvisor.causes.hang import measured
 from tuiadvisor.cli.stacks import _said_by_recorders
 from tuiadvisor.metrics.hang.asked_recorder import Asked, asked
 from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
-from tuiadvisor.metrics.hang.detection import Standstill, informed
+from tuiadvisor.metrics.hang.detection import RankNow, Standstill, informed
 
 S = 10**9
 BROADCAST = "gloo:broadcast"
 WORLD = {"name": "0", "purpose": "default_pg", "backend": "gloo", "seq": 9, "spans": [[0, 1, 4]]}
 PAIR = {"name": "1", "purpose": "undefined", "backend": "gloo", "seq": 3, "spans": [[0, 1, 2]]}
+IN_BACKWARD = {rank: RankNow(rank, "live", "backward", 9.0, 120) for rank in range(4)}
 UNKNOWN = Standstill(9.0, 120, (0, 1, 2, 3), (), "backward", is_death=False)
 
 
@@ -36,7 +37,7 @@ def answer(
 
 
 def of(*answers: Asked, found: Standstill = UNKNOWN, silent: tuple[tuple[int, str], ...] = ()) -> Standstill:
-    return informed(found, collective_evidence(answers, silent), dict.fromkeys(range(4), "backward"))
+    return informed(found, collective_evidence(answers, silent), IN_BACKWARD)
 
 
 def test_the_missing_rank_is_named_with_the_collective() -> None:
