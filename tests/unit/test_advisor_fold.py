@@ -243,6 +243,17 @@ def test_a_gap_in_the_steps_leaves_the_axis_right() -> None:
     assert 60 == pytest.approx(view.stragglers[0].since_step, abs=3)
 
 
+@pytest.mark.parametrize("state", ["live", "detached", "exited"])
+def test_ranks_without_a_step_are_not_compared_also_when_the_watch_is_over(state: str) -> None:
+    """A parameter server's workers: while they were watched "2 ranks may be late", at the recording's end "keep"."""
+    two = [frame for frame in frames(Job(num_ranks=1)) if frame.kind != FrameKind.HELLO]
+    live = {"rank": 1, "state": "live", "phase": "backward", "no_step": "no optimizer of torch.optim steps"}
+    over = [status(9_500_000_000, [{"rank": 1, "state": state}])] if state != "live" else []
+    view = folded([*two, status(9_000_000_000, [live]), *over]).view()
+    assert view.verdict.decision is None
+    assert "1 rank was not compared and may be late" in view.verdict.sentence
+
+
 def test_a_killed_rank_is_shown_and_the_others_are_still_diagnosed() -> None:
     """Rank 3 dies: its row says so, the rest go on being compared."""
     steps = frames(FAULTY)

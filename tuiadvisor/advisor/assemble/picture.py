@@ -356,9 +356,15 @@ def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
 
 
 def num_without_steps(roster: Roster, store: StepStore) -> int:
-    """Ranks that are there, but of which no step was ever seen: nothing is known of what they do."""
+    """Ranks that are there, but of which no step was ever seen: nothing is known of what they do.
+
+    That the watch is over, or they, makes nothing of it known: ranks that were live without a step count on.
+    """
     with_steps = set(store.ranks())
-    return sum(rank not in with_steps and fact.state not in GONE for rank, fact in roster.ranks.items())
+    return sum(
+        rank not in with_steps and (fact.state not in GONE or bool(fact.no_step))
+        for rank, fact in roster.ranks.items()
+    )
 
 
 def ended(roster: Roster) -> str:
