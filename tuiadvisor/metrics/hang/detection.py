@@ -26,6 +26,9 @@ ASKED_BY_S: Final = 10.0
 STEPS_AFTER_DEATH: Final = 2  # that the others may still count: the one it died in, and one begun
 COMPUTING: Final = "running"  # of events.THREAD_STATES
 EVAL: Final = "eval"
+MAY_EVALUATE: Final = frozenset(
+    {EVAL, "other", "data_wait"}
+)  # phases of a training's own are none of an evaluation
 AT_REST: Final = frozenset(phases.PAUSES)
 WAITING: Final = frozenset(
     {*phases.of_kind("sync", "idle"), "backward"}
@@ -73,7 +76,8 @@ class Standstill:
         if not self.missing or self.thread != COMPUTING:
             return False
         unasked = {rank for rank, _ in self.evidence.unasked} if self.evidence else {*self.missing}
-        return self.evaluates or (self.for_s < ASKED_BY_S and not unasked.isdisjoint(self.missing))
+        is_open = self.phase in MAY_EVALUATE and not unasked.isdisjoint(self.missing)
+        return self.evaluates or (is_open and self.for_s < ASKED_BY_S)
 
 
 @dataclass(frozen=True, slots=True)
