@@ -16,7 +16,7 @@ from test_import_steplog import mllog, mlperf, record, titan
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS
-from tuiadvisor.importers import fio, inspector, nsys, titanlog
+from tuiadvisor.importers import fio, inspector, nsys, profiled, titanlog
 from tuiadvisor.importers import mllog as mllogs
 from tuiadvisor.importers.chakra import chakra_document, chakra_summary
 from tuiadvisor.importers.deepspeed import deepspeed_document, deepspeed_summary
@@ -313,7 +313,7 @@ def test_of_a_database_beyond_its_bounds_one_line_is_said(
     """Too many rows, processes or bytes; what is read comes in batches, in order."""
     path = export(tmp_path / "a.sqlite", num_ranks=3, num_steps=2)
     events = [event for batch in processes(path)[0].batches() for event in batch]
-    monkeypatch.setattr(nsys, "BATCH", 5)
+    monkeypatch.setattr(profiled, "BATCH", 5)
     batches = list(processes(path)[0].batches())
     assert events == [event for batch in batches for event in batch]
     assert max(map(len, batches)) == 5

@@ -115,8 +115,8 @@ def test_a_look_whose_rank_has_not_answered_yet_says_so() -> None:
 @pytest.mark.parametrize(
     ("num_steps", "own", "peer"),
     [
-        (3, "83.3 ± 13.2 s a step", "0"),
-        (60_000, "4.2 ± 0.7 ms a step", "0"),
+        (3, "83.3 ± 13.2 s a step", "none"),
+        (60_000, "4.2 ± 0.7 ms a step", "none"),
     ],
 )
 def test_times_have_the_unit_that_suits_them(num_steps: int, own: str, peer: str) -> None:
