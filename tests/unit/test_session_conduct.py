@@ -109,7 +109,7 @@ def test_answers_are_shown_as_stated_and_a_hint_never_decides() -> None:
     answers = checked_answers({"recompiles": True, "batch_flat": "rose", "restarts_per_day": 2}, QUESTIONS)
     session = held(Recorded("a", view()), answers=answers)
     assert "keep" == session.decision.decision
-    assert any("recompiles (yes) speaks for tune" in entry for entry in session.would_change)
+    assert any("” (yes) speaks for tune" in entry for entry in session.would_change)
     assert 2.0 == session.intent.failures_per_day
     assert "**yes** (stated)" in markdown(session)
 

@@ -62,6 +62,11 @@ def held(
     return conduct(recorded, intent or Intent(), answers or {}, QUESTIONS)
 
 
+def asked_as(name: str) -> str:
+    """A question as people read it, not by its id."""
+    return next(f"“{question.ask}”" for question in QUESTIONS if question.id == name)
+
+
 def open_questions(session: Session) -> list[str]:
     """Ids of what is asked and not answered."""
     return [asked.id for stage in session.stages for asked in stage.asked if asked.answer is None]
@@ -77,7 +82,7 @@ def computed(session: Session) -> object:
     }
     # With the figures of each change, without what the answers say of it.
     order = [
-        re.sub(r"; [^;:]* speaks (for|against) it", "", item["text"] or "")
+        re.sub(r"; “[^”]*” \([^)]*\) speaks (for|against) it", "", item["text"] or "")
         for item in stages["P5"]["evidence"]
     ]
     conclusions = [stages[name]["conclusion"] for name in ("P2", "P3", "P5", "P6")]
@@ -119,7 +124,7 @@ def test_an_answer_about_the_network_changes_what_is_tried_first() -> None:
         session = held(view("slow exchange"), answers=checked_answers({"network_ceiling": answer}, QUESTIONS))
         stage = next(one for one in session.stages if one.pattern == "P5")
         firsts.add((stage.evidence[0].text or "").split(": ")[-1][:12])
-        assert f"network_ceiling ({answer}) speaks for it" in (stage.evidence[0].text or "")
+        assert f"{asked_as('network_ceiling')} ({answer}) speaks for it" in (stage.evidence[0].text or "")
     assert len(firsts) == 2
 
 
@@ -157,7 +162,9 @@ def test_processors_that_were_recorded_are_not_asked_about(busy: float, answer: 
     assert "host_cpus_full" not in open_questions(session)
     fifth = next(stage for stage in session.stages if stage.pattern == "P5")
     speaks = [
-        item.text or "" for item in fifth.evidence if f"host_cpus_full ({answer}) speaks" in (item.text or "")
+        item.text or ""
+        for item in fifth.evidence
+        if f"{asked_as('host_cpus_full')} ({answer}) speaks" in (item.text or "")
     ]
     assert speaks
 
@@ -166,7 +173,9 @@ def test_what_a_person_says_wins_over_what_was_measured() -> None:
     run = with_hosts(view("slow data"), cpu_mean=0.97)
     session = held(run, answers=checked_answers({"host_cpus_full": "no"}, QUESTIONS))
     fifth = next(stage for stage in session.stages if stage.pattern == "P5")
-    assert any("host_cpus_full (no) speaks for it" in (item.text or "") for item in fifth.evidence)
+    assert any(
+        f"{asked_as('host_cpus_full')} (no) speaks for it" in (item.text or "") for item in fifth.evidence
+    )
 
 
 @pytest.mark.parametrize(

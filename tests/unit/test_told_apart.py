@@ -50,6 +50,7 @@ def test_the_start_where_nothing_else_differs() -> None:
     assert ["--fast started 00:00:01", "--fast started 00:00:02", "started 00:00:03"] == three
     unknown = Program("train.py", ("train.py",), "", None)
     assert ["", ""] == told_apart([unknown, unknown])
+    assert ["", ""] == told_apart([program(start_s=5), program(start_s=5)])  # the same second tells nothing
 
 
 def test_what_strangers_write_on_their_command_line_is_bounded() -> None:

@@ -34,11 +34,10 @@ def told_apart(programs: Sequence[Program]) -> list[str]:
 
 
 def _text(one: Program, alike: Sequence[Program]) -> str:
-    shown = [_differing(each, alike) for each in alike]
     mine = _differing(one, alike)
-    if mine and shown.count(mine) == 1:
-        return mine
-    return " ".join(part for part in (mine, _started(one)) if part)
+    left = [each for each in alike if _differing(each, alike) == mine] if mine else alike
+    began = _started(one) if len({_started(each) for each in left}) > 1 else ""
+    return " ".join(part for part in (mine, began) if part)
 
 
 def _differing(one: Program, alike: Sequence[Program]) -> str:

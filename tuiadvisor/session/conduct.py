@@ -204,7 +204,7 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
         hint = question.suggests.get(str(answer)) if answer is not None else None
         if hint and hint != decision.decision:
             said.append(
-                f"Your answer to {question.id} ({answer}) speaks for {hint}; measure it: {question.measure}."
+                f"Your answer to “{question.ask}” ({answer}) speaks for {hint}; measure it: {question.measure}."
             )
     return tuple(said)
 

@@ -25,7 +25,7 @@ class Lever:
     finding: Finding
     action: Action
     score: int  # answers for it less answers against it
-    why: tuple[str, ...]  # "host_cpus_full (yes) speaks against it"
+    why: tuple[str, ...]  # "“Is ... full?” (yes) speaks against it"
 
 
 def levers(
@@ -51,7 +51,7 @@ def _said(
         for mark in question.favours.get(str(answer), ()):
             sign = 1 if mark[0] == "+" else -1
             if mark[1:] in (action.text if mark[1:5] != "risk" else f"risk {action.risk}"):
-                yield sign, f"{question.id} ({answer}) speaks {'for' if sign > 0 else 'against'} it"
+                yield sign, f"“{question.ask}” ({answer}) speaks {'for' if sign > 0 else 'against'} it"
 
 
 def _risk(action: Action) -> int:
