@@ -157,7 +157,7 @@ def test_screens_show_no_line_and_the_file_is_named_when_they_are_gone(
     """A recording that cannot be opened: its line and the log's name stand below the screens, in the log is why."""
     state = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    (tmp_path / "run.tuirec").write_bytes(b"no recording")
+    (tmp_path / "run.tuirec").write_bytes(b"TUIREC and no recording")
     ended, shown = on_terminal(
         [sys.executable, "-m", "tuiadvisor", "replay", str(tmp_path / "run.tuirec"), verbose]
     )

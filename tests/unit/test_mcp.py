@@ -133,7 +133,7 @@ async def test_what_may_not_be_read_is_one_line(folder: Path) -> None:
             ({"run": "pipe.tuirec"}, "no regular file"),
             ({"run": "."}, "no regular file"),
             ({"run": "no.tuirec"}, "No such file"),
-            ({"run": "sizes.csv"}, "not a recording"),
+            ({"run": "sizes.csv"}, "holds no steps"),
             ({"run": "a\0b"}, "no path"),
             ({"run": "run.tuirec", "sections": ["secrets"]}, "no section 'secrets'"),
         ],

@@ -68,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, ask what is open, decide, show, save."""
     _check(options)
-    if is_serving(options.run) and foreign(options.run) is None:
+    if _is_saved_page(options.run):
         return _on_serving(options)
     if options.tui:
         with as_recordings([options.run, *options.others]) as read:
@@ -150,6 +150,14 @@ def _check(options: argparse.Namespace) -> None:
         raise TuiadvisorError(f"{1 + len(options.others)} recordings; give at most {MAX_RUNS}")
     if options.output and Path(options.output).suffix not in {".md", ".json"}:
         raise TuiadvisorError(f"{options.output}: a session is written as .md or .json")
+
+
+def _is_saved_page(path: str) -> bool:
+    """What `import serving --json` wrote, or a JSON file that nobody knows: why it is none is said where it is read."""
+    try:
+        return is_serving(path) and foreign(path) is None
+    except TuiadvisorError:
+        return True
 
 
 def show(options: argparse.Namespace) -> int:
