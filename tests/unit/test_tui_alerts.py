@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from snapshot import views
+from test_tui_navigator import Keyboard
 
 from tuiadvisor.preferences import AlertRules, quiet_hours
 from tuiadvisor.tui.control.alerts import AGAIN_S, SHOWN_S, Alerts
@@ -37,6 +38,17 @@ def test_a_stall_is_told_once_and_its_timer_runs(clock: Clock) -> None:
     shown = "\n".join(row.text for row in alerts.rows(views.live(views.stalled(125.0)), 80))
     assert "STALLED 2 min 05 s" in shown
     assert "kill -CONT 41203" in shown
+
+
+def test_the_head_and_the_banner_name_one_step(clock: Clock) -> None:
+    """The probe tells several steps at a time: the last ones before a stall stay with the rank that stands."""
+    view = views.stalled()
+    assert view.stall is not None
+    assert view.last_step is not None
+    behind = replace(view, last_step=338, stall=replace(view.stall, step=341))
+    top = Keyboard(views.live(behind)).place.drawn[0].text
+    assert "step 341" in top
+    assert "338" not in top
 
 
 def test_a_stall_that_comes_back_at_once_is_not_told_again(clock: Clock) -> None:

@@ -43,3 +43,4 @@ class Stall:
     collectives: tuple[StalledCollective, ...] = ()  # those first that the others wait for
     different: str = ""  # who calls what, where ranks call different collectives under one number
     unasked: tuple[tuple[int, str], ...] = ()  # ranks whose recorder could not be read, and why
+    step: int | None = None  # in which they stand; the last ones before it may not have been told yet

@@ -155,6 +155,7 @@ def _said(found: Standstill, named: Sequence[RankFacts], *, has_several_hosts: b
         collectives=_collectives(found),
         different=different_words(found),
         unasked=found.evidence.unasked if found.evidence is not None else (),
+        step=found.step,
     )
 
 
