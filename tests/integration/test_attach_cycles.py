@@ -67,7 +67,7 @@ def cycle(pid: int, path: Path, *, by_command: bool) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_cycles", [8, pytest.param(100, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("num_cycles", [5, pytest.param(100, marks=pytest.mark.extended)])
 def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
     """Threads and descriptors as before, memory not growing with the cycles, weights equal to an undisturbed run."""
     disturbed, reference = tmp_path / "disturbed.pt", tmp_path / "reference.pt"

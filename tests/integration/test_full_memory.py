@@ -138,7 +138,12 @@ def seen(output: Path) -> RunView:
 
 @pytest.mark.parametrize(
     ("size", "leave_kib"),
-    [("64k", None), ("1m", None), pytest.param("64m", 700, marks=pytest.mark.extended), ("64m", 3000)],
+    [
+        ("64k", None),
+        pytest.param("1m", None, marks=pytest.mark.extended),
+        pytest.param("64m", 700, marks=pytest.mark.extended),
+        ("64m", 3000),
+    ],
 )
 def test_a_small_or_nearly_full_shared_memory_is_not_used(
     job: Job, tmp_path: Path, size: str, leave_kib: int | None

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 KINDS = {"loader": 1, "made": 1, "critic": 3, "delayed": 1}
 
 
-EXTENDED = ("made", "delayed")
+EXTENDED = ("made", "delayed", "loader")
 
 
 @pytest.mark.parametrize(
