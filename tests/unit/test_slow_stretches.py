@@ -12,9 +12,16 @@ LENGTH = 20
 REGULAR = (60, 160, 260, 360)
 
 
+def stretches(
+    begins: tuple[int, ...], kind: str, amount: float, ranks: tuple[int, ...] | None = None
+) -> tuple[Fault, ...]:
+    """Steps that differ for LENGTH steps from each beginning on."""
+    return tuple(Fault(kind, ranks, amount, onset=at, until=at + LENGTH) for at in begins)
+
+
 def slowed(begins: tuple[int, ...], ranks: tuple[int, ...] | None = None, num_ranks: int = 4) -> RunView:
-    """Of steps that take longer in backward for LENGTH steps from each beginning on."""
-    faults = tuple(Fault("backward", ranks, LONGER_S, onset=at, until=at + LENGTH) for at in begins)
+    """Of steps that take longer in backward."""
+    faults = stretches(begins, "backward", LONGER_S, ranks)
     return final_view(Job(num_ranks=num_ranks, num_steps=450, faults=faults))
 
 
@@ -49,6 +56,7 @@ def test_what_comes_irregularly_is_a_remark() -> None:
     ("begins", "ranks"),
     [
         pytest.param(REGULAR, (2,), id="one rank's are its lateness"),
+        pytest.param(REGULAR, (0, 1, 2), id="three ranks' of four, for which one waits"),
         pytest.param((60, 200), None, id="two are two events"),
         pytest.param((), None, id="none"),
     ],
@@ -62,3 +70,20 @@ def test_a_step_that_stays_longer_has_no_stretches() -> None:
     """It became longer once."""
     fault = Fault("backward", None, LONGER_S, onset=200)
     assert told(final_view(Job(num_ranks=4, num_steps=450, faults=(fault,)))) is None
+
+
+@pytest.mark.parametrize(("more", "is_told"), [(0, True), (100, True), (500, False)])
+def test_more_work_explains_longer_steps(more: int, is_told: bool) -> None:
+    """Sequences that are longer for a while cost nothing that could be saved; a little more of them is no excuse."""
+    counts = Fault("tokens", None, 1001)  # -1 is unknown
+    faults = (counts, *stretches(REGULAR, "tokens", more), *stretches(REGULAR, "backward", LONGER_S))
+    assert is_told == (told(final_view(Job(num_steps=450, faults=faults))) is not None)
+
+
+@pytest.mark.parametrize(("missing", "is_told"), [((), True), ((3,), False)])
+def test_an_exchange_that_is_longer_may_be_the_wait_for_a_rank_that_nobody_sees(
+    missing: tuple[int, ...], is_told: bool
+) -> None:
+    """It is all ranks' only where all of them are seen."""
+    view = final_view(Job(num_steps=450, faults=stretches(REGULAR, "comm", LONGER_S), missing=missing))
+    assert is_told == (told(view) is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause
+from tuiadvisor.causes.slower_since import is_more_work
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -29,6 +30,9 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
         "stretches_since": found.first_step if found else None,
         "stretches_regular": int(period is not None),
         "stretches_words": f"every {period:.0f} steps" if period is not None else "at irregular distances",
+        "stretches_unexplained": int(
+            found is not None and not is_more_work(found.work_growth, found.longer_share)
+        ),
         "stretches_phase": phase,
         "stretches_phase_words": "" if phase is None else f", mostly {PHASE_WORDS.get(phase, f'in {phase}')}",
     }
@@ -51,6 +55,7 @@ job stretches_longer share by which their steps are longer than the usual ones
 job stretches_since steps job step at which the first one that was seen begins
 job stretches_regular flag 1 if they come at equal distances
 job stretches_words text "every 100 steps" or that they come irregularly
+job stretches_unexplained flag 1 if more tokens or samples do not explain the longer steps
 job stretches_phase text phase that grows most in them; unknown where no phase holds most of it
 job stretches_phase_words text ", mostly in backward"; empty where that is not known
 """,

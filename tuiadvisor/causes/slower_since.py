@@ -41,7 +41,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         near = any(
             abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts)
         )
-    near = near or (share is not None and (shift.work_growth or 0.0) >= ONE_PHASE * share)
+    near = near or is_more_work(shift.work_growth, share)
     return {
         "level_shift_share": share,
         "level_shift_gradual": int(shift.is_gradual),
@@ -52,6 +52,11 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "level_shift_cover": shift.cover,
         "level_shift_steps": shift.num_steps,
     }
+
+
+def is_more_work(work_growth: float | None, longer_share: float | None) -> bool:
+    """Whether more tokens or samples explain steps that are longer by this share."""
+    return longer_share is not None and (work_growth or 0.0) >= ONE_PHASE * longer_share
 
 
 def _other_onsets(diagnosis: Diagnosis, facts: Facts) -> list[int]:

@@ -395,7 +395,14 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         if rows.size
         else None,
         collections=_collections(table, barrier, found, rows),
-        slow_stretches=slow_stretches(table, regime, columns, found.cycle_K, found.work_RK),
+        slow_stretches=slow_stretches(
+            table,
+            regime,
+            columns,
+            found.cycle_K,
+            found.work_RK,
+            all_ranks_seen=asked.all_ranks_seen and not num_not_compared,
+        ),
         # One rank's loader alone would not make the step shorter.
         slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),

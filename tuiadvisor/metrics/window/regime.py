@@ -362,7 +362,7 @@ def level_shift(
     num_steps = int(columns.size) - change.index
     since = table.step_of(columns[change.index])
     before = columns[: change.index][-COMPARED_STEPS:]
-    more = _work_growth(table, before, columns[change.index :][:COMPARED_STEPS])
+    more = work_growth(table, before, columns[change.index :][:COMPARED_STEPS])
     return LevelShift(since, change.before, change.after, phase, cover, num_steps, work_growth=more)
 
 
@@ -379,12 +379,12 @@ def _gradual(table: StepTable, columns: Ints, cycle_K: Floats, transfer_K: Float
         np.concatenate((transfer_K[:part], transfer_K[-part:])), whole
     ):
         return None
-    more = _work_growth(table, first, last)
+    more = work_growth(table, first, last)
     since = table.step_of(columns[0])
     return LevelShift(since, drift.first_s, drift.last_s, phase, cover, int(columns.size), True, more)
 
 
-def _work_growth(table: StepTable, before: Ints, after: Ints) -> float | None:
+def work_growth(table: StepTable, before: Ints, after: Ints) -> float | None:
     """By what share a step has more tokens, or samples where these are not told, of the ranks that tell them."""
     for counts_RK in (table.tokens_RK, table.samples_RK):
         old, new = counts_RK[:, before], counts_RK[:, after]

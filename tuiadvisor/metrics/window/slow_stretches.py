@@ -16,7 +16,7 @@ import numpy as np
 from tuiadvisor.metrics.series.change_points import find_changes
 from tuiadvisor.metrics.series.what_if import Gain, gain
 from tuiadvisor.metrics.steps.arrays import median
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, ONE_PHASE, grown_phase
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, ONE_PHASE, grown_phase, work_growth
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.series.change_points import Change
@@ -28,7 +28,7 @@ MIN_LONGER: Final = 0.1  # Greyhound: act only on a verified shift of the mean o
 MIN_STRETCHES: Final = 3  # that were seen to begin; two may be two events (chosen)
 MAX_SLOW_SHARE: Final = 0.5  # of the steps: of more the slow level is the usual one
 MIN_COMMON: Final = (
-    0.8  # TraceML: name a cause only when it covers 80 %; here, that all ranks share the growth
+    0.8  # TraceML: name a cause only when it covers 80 %; here, ranks of so many share so much of the growth
 )
 REGULAR: Final = (
     0.25  # spread of the distances, of their mean: as pauses that are periodic (metrics/pauses/periodic)
@@ -46,20 +46,32 @@ class SlowStretches:
     period_steps: float | None  # from one to the next; None: they come irregularly
     longer_share: float  # by which their steps are longer than the usual ones
     phase: str | None  # that grows most; None: none holds most of it
+    work_growth: float | None  # by what share their tokens or samples are more; None: not told
 
 
 def slow_stretches(
-    table: StepTable, regime: Regime, columns: Ints, cycle_K: Floats, work_RK: Floats
+    table: StepTable,
+    regime: Regime,
+    columns: Ints,
+    cycle_K: Floats,
+    work_RK: Floats,
+    *,
+    all_ranks_seen: bool,
 ) -> SlowStretches | None:
-    """Where all ranks are slower for a while. cycle_K, work_RK: of the table's columns `columns`, no NaN."""
+    """Where all ranks are slower for a while. cycle_K, work_RK: of the table's columns `columns`, no NaN.
+
+    all_ranks_seen: else a longer exchange may be the wait for a rank that nobody sees, and only work tells.
+    """
     if sum(change.shift > 0 for change in regime.cycle_changes) < MIN_STRETCHES:
         return None
     # A level to which the job has returned is the present one to all else: here it is one of two.
     start = regime.start if regime.begun_by_row is not None else 0
     columns, cycle_K, work_RK = columns[start:], cycle_K[start:], work_RK[:, start:]
-    if not cycle_K.size:
+    are_compared = work_RK.shape[0] > 1
+    if not cycle_K.size or not (are_compared or all_ranks_seen):
         return None
-    common_K = cycle_K - _waited(work_RK) if work_RK.shape[0] > 1 else cycle_K
+    shared_K = _shared(work_RK) if are_compared else cycle_K
+    common_K = cycle_K - (work_RK.max(axis=0) - shared_K) if are_compared and all_ranks_seen else shared_K
     changes = find_changes(common_K, MIN_SHIFT_SHARE * median(cycle_K))
     is_slow_K, usual_s = _slow(common_K, changes)
     begins, lengths = _stretches(is_slow_K)
@@ -78,14 +90,15 @@ def slow_stretches(
         period_steps=_period(table.steps_of(columns)[begins]),
         longer_share=slow_s / usual_s - 1,
         phase=phase if cover >= ONE_PHASE else None,
+        work_growth=work_growth(table, columns[~is_slow_K], columns[is_slow_K]),
     )
 
 
-def _waited(work_RK: Floats) -> Floats:
-    """What the typical rank waits for the last one, each step: of two the other one."""
-    place = (work_RK.shape[0] - 1) // 2
-    waited: Floats = work_RK.max(axis=0) - np.partition(work_RK, place, axis=0)[place]
-    return waited
+def _shared(work_RK: Floats) -> Floats:
+    """Work that MIN_COMMON of the ranks have at least, each step: of few ranks all of them."""
+    place = int((1 - MIN_COMMON) * (work_RK.shape[0] - 1))
+    shared: Floats = np.partition(work_RK, place, axis=0)[place]
+    return shared
 
 
 def _slow(common_K: Floats, changes: tuple[Change, ...]) -> tuple[Bools, float]:
