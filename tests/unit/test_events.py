@@ -63,12 +63,13 @@ def test_a_finding_is_over_once_it_has_been_gone_for_a_while() -> None:
     """What flickers is no news, and after a jump nothing is said to be over."""
     view = views.straggler()
     log = EventLog()
-    log.take(at(view, 100.0, 341))
-    log.take(at(view, 101.0, 350, findings=()))
-    log.take(at(view, 102.0, 360))
-    log.take(at(view, 103.0, 370, findings=()))
+    for second in (100.0, 100.0 + SETTLE_S):
+        log.take(at(view, second, 341))
+    log.take(at(view, 103.0, 350, findings=()))
+    log.take(at(view, 104.0, 360))
+    log.take(at(view, 105.0, 370, findings=()))
     assert "resolved" not in {event.kind for event in log.events}
-    log.take(at(view, 102.0 + GONE_S, 460, findings=()))
+    log.take(at(view, 104.0 + GONE_S, 460, findings=()))
     (over,) = [event for event in log.events if event.kind == "resolved" and event.ranks == (2,)]
     assert (over.step, over.by_then) == (460, True)
 
@@ -99,11 +100,12 @@ def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
 
 
 def test_what_stood_for_a_moment_is_no_event_and_was_no_finding() -> None:
-    """A picture of it alone, between others without it."""
+    """A picture of it alone, between others without it; nor by being there for a moment twice."""
     view, log = views.straggler(), EventLog()
-    log.take(at(view, 100.0, 341))
-    for second in (101.0, 101.0 + GONE_S):
-        log.take(at(view, second, 400, findings=()))
+    for second in (100.0, 104.0, 108.0):
+        log.take(at(view, second, 341))
+        log.take(at(view, second + 1, 341, findings=()))
+    log.take(at(view, 110.0 + GONE_S, 400, findings=()))
     assert not {"onset", "resolved"} & {event.kind for event in log.events}
     assert not log.past(replace(view, findings=()))
 
@@ -303,3 +305,75 @@ def test_what_the_feed_and_the_look_at_the_whole_recording_saw_is_one_event() ->
             log.take(at(seen, second_s, 341))
     second.join(first)
     assert 1 == len([each for each in second.events if each.words == since.title])
+
+
+def seen(log: EventLog, view: RunView, begin_s: float, until_s: float, step: int) -> None:
+    """The same picture once a second."""
+    for second in range(round(begin_s), round(until_s)):
+        log.take(at(view, float(second), step + second))
+
+
+def test_what_has_another_number_of_ranks_goes_on_and_what_went_to_others_is_over() -> None:
+    """The list of what happened and what is over say the same of the rank."""
+    view = views.straggler()
+    (late,) = [found for found in view.findings if found.ranks == (2,)]
+    for ranks, is_over in (((1, 2), False), ((3,), True)):
+        log = EventLog()
+        seen(log, replace(view, findings=(late,)), 0, 20, 300)
+        after = replace(view, findings=(replace(late, ranks=ranks),))
+        seen(log, after, 20, 40, 300)
+        told = [past.finding.ranks for past in log.past(after)]
+        assert told == ([(2,)] if is_over else [])
+        assert is_over == (("resolved", (2,)) in {(event.kind, event.ranks) for event in log.events})
+        none = replace(view, findings=())
+        seen(log, none, 40, 60, 300)
+        assert {(2,), ranks} == {past.finding.ranks for past in log.past(none)}
+        assert {(2,), ranks} == {event.ranks for event in log.events if event.kind == "resolved"}
+
+
+def test_a_finding_that_falls_to_a_remark_goes_on() -> None:
+    """It is still told."""
+    view, log = views.straggler(), EventLog()
+    milder = replace(view, findings=tuple(replace(found, severity="info") for found in view.findings))
+    seen(log, view, 0, 20, 300)
+    seen(log, milder, 20, 40, 300)
+    assert "resolved" not in {event.kind for event in log.events}
+    assert not log.past(milder)
+
+
+def test_what_is_missing_for_a_moment_is_not_over() -> None:
+    """Neither in the list nor in the number beside it, which a live screen shows."""
+    view, log = views.straggler(), EventLog()
+    none = replace(view, findings=())
+    seen(log, view, 0, 20, 300)
+    seen(log, none, 20, 23, 300)
+    assert "resolved" not in {event.kind for event in log.events}
+    assert not log.past(none)
+
+
+def test_two_troubles_of_the_whole_job_are_two() -> None:
+    """All ranks have no other name for what was over before in another phase."""
+    view, log = views.straggler(), EventLog()
+    everybody = tuple(row.rank for row in view.ranks)
+    first = replace(view.findings[0], id="input_bound", ranks=everybody, phase="data_wait")
+    second = replace(first, id="communication_bound", phase="comm_exposed")
+    seen(log, replace(view, findings=(first,)), 0, 20, 300)
+    after = replace(view, findings=(second,))
+    seen(log, after, 20, 40, 300)
+    assert ["input_bound"] == [past.finding.id for past in log.past(after)]
+    again = replace(view, findings=(replace(second, phase="data_wait"),))
+    assert not log.past(again)
+
+
+@pytest.mark.parametrize(("num_more", "is_over"), [(1, False), (100, True)])
+def test_the_last_picture_of_a_recording_tells_what_is_over_if_steps_went_on(
+    num_more: int, is_over: bool
+) -> None:
+    """A run that ends resolves nothing; steps without the trouble do."""
+    view, log = views.straggler(), EventLog()
+    log.take(at(view, 100.0, 300))
+    log.take(at(view, 104.0, 341))
+    last = at(view, 106.0, 341 + num_more, findings=(), ended="run finished")
+    log.end(last)
+    assert is_over == bool(log.past(last))
+    assert is_over == ("resolved" in {event.kind for event in log.events})

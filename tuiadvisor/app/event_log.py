@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 MAX_EVENTS: Final = 4000  # the oldest go first
+STEPS_WITHOUT: Final = 16  # at the end: as many as between two looks at a recording, at least
 NEW_LEVEL: Final = "job changed"  # what the fold calls the step at which the job changed
 
 Key = tuple[object, ...]
@@ -104,22 +105,10 @@ class EventLog:
             del self._events[min(self._events, key=lambda key: _place(self._events[key]))]
 
     def past(self, view: RunView) -> tuple[PastFinding, ...]:
-        """Findings that stood once and are not in this picture, the gravest first.
-
-        One whose ranks are named now by another finding is none: what is wrong with them is called otherwise.
-        """
-        gone = dict(self._past)
-        for key, each in self._standing.items():
-            if each.has_settled:
-                gone[key] = each.ended(gone.get(key))
-        named = {found.ranks for found in view.findings}
-        ids = {found.id for found in view.findings}
-        told = [
-            each for (rule, ranks), each in gone.items() if rule not in ids and not (ranks and ranks in named)
-        ]
+        """Findings that are over and do not go on in this picture, the gravest first."""
         return tuple(
             sorted(
-                told,
+                [each for each in self._past.values() if not _goes_on(each.finding, view)],
                 key=lambda each: (
                     -SEVERITIES.index(each.finding.severity),
                     each.first_step or 0,
@@ -127,6 +116,14 @@ class EventLog:
                 ),
             )
         )
+
+    def end(self, view: RunView) -> None:
+        """Nothing comes after this picture: what it does not have although steps went on is over."""
+        self.take(view)
+        for key, standing in list(self._standing.items()):
+            num_steps = (view.last_step or 0) - (standing.last_step or 0)
+            if num_steps >= STEPS_WITHOUT and not _goes_on(standing.finding, view):
+                self._over(key, standing, view)
 
     def join(self, other: EventLog) -> None:
         """Take over what another one has collected of the same run."""
@@ -164,15 +161,22 @@ class EventLog:
                 self._note((ONSET, *key, standing.number), _timed(event, view))
         self._has_jumped = False
         for key, standing in list(self._standing.items()):
-            # What is missing once a run has ended was not resolved by that.
-            if key in present or view.ended or now_s - standing.last_s < GONE_S:
+            if key in present:
                 continue
-            del self._standing[key]
-            if standing.has_settled:
-                found = standing.finding
-                self._past[key] = standing.ended(self._past.get(key))
-                event = Event(RESOLVED, view.last_step, found.ranks, found.title, by_then=True)
-                self._note((RESOLVED, *key, view.last_step), _timed(event, view))
+            if not standing.has_settled:
+                del self._standing[key]  # twice for a moment is not once for a while
+            # What is missing once a run has ended was not resolved by that.
+            elif (
+                not view.ended and now_s - standing.last_s >= GONE_S and not _goes_on(standing.finding, view)
+            ):
+                self._over(key, standing, view)
+
+    def _over(self, key: FindingKey, standing: _Standing, view: RunView) -> None:
+        del self._standing[key]
+        found = standing.finding
+        self._past[key] = standing.ended(self._past.get(key))
+        event = Event(RESOLVED, view.last_step, found.ranks, found.title, by_then=True)
+        self._note((RESOLVED, *key, view.last_step), _timed(event, view))
 
     def _begun(self, key: FindingKey, found: Finding, view: RunView, now_s: float) -> _Standing:
         former = self._past.get(key)
@@ -227,6 +231,21 @@ class EventLog:
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
             event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
             self._note((RESTART, restart.number), event)
+
+
+def _goes_on(past: Finding, view: RunView) -> bool:
+    """Whether a picture has the finding, be it of more or fewer ranks, or has another name for what these ranks do.
+
+    What all ranks do at once has another name only in the same phase: two troubles of the whole job are two.
+    """
+    ranks = past.ranks
+    is_apart = 0 < len(ranks) < len(view.ranks)
+    return any(
+        not (ranks and found.ranks) or not set(ranks).isdisjoint(found.ranks)
+        if found.id == past.id
+        else bool(ranks) and ranks == found.ranks and (is_apart or found.phase == past.phase)
+        for found in view.findings
+    )
 
 
 def _timed(event: Event, view: RunView) -> Event:

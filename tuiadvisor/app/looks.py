@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.app.event_log import EventLog
+from tuiadvisor.app.event_log import STEPS_WITHOUT, EventLog
 from tuiadvisor.views.event import SETTLE_S
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 MOST_LOOKS: Final = 32
-MIN_STEPS: Final = 16  # of all ranks, folded since the last look
 MIN_SHARE_OF_STEPS: Final = 1 / 4  # of those that are held, and each picture looks at
 MAX_SHARE_OF_STEPS: Final = 0.75  # of those that a picture can look at: no step falls between two of them
 LEAST_PIECE_BYTES: Final = 1 << 11
@@ -47,7 +46,7 @@ class Looks:
         num_new = last - self._step
         is_overdue = num_new >= MAX_SHARE_OF_STEPS * advisor.most_steps()
         is_due = (
-            num_new >= max(MIN_STEPS, MIN_SHARE_OF_STEPS * (last - first + 1))
+            num_new >= max(STEPS_WITHOUT, MIN_SHARE_OF_STEPS * (last - first + 1))
             and now_s - self._run_s >= SETTLE_S
             and share - self._share >= 1 / MOST_LOOKS
         )
@@ -58,5 +57,5 @@ class Looks:
 
     def last(self, view: RunView) -> RunView:
         """The picture at the end, with what was over by then."""
-        self.events.take(view)
+        self.events.end(view)
         return replace(view, past=self.events.past(view))

@@ -129,13 +129,12 @@ class ReplayFeed(Feed):
         return super()._trend_of_run() if whole is None else whole.trend
 
     def _past(self, view: RunView) -> tuple[PastFinding, ...]:
-        """Of the whole recording, as far as it is shown."""
-        if self._survey.view is None:
-            return super()._past(view)
+        """Of the whole recording once it was looked at, as far as it is shown: one may have gone back before some."""
+        log = self.events if self._survey.view is None else self._survey.events
         here = view.last_step
         return tuple(
             past
-            for past in self._survey.events.past(view)
+            for past in log.past(view)
             if here is None or past.last_step is None or past.last_step <= here
         )
 
