@@ -8,7 +8,7 @@ time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, log
+from math import comb, log, log1p
 from typing import Final
 
 import numpy as np
@@ -46,7 +46,7 @@ from tuiadvisor.metrics.steps.arrays import (
     row_mad_sigma,
     row_percentiles,
 )
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against
+from tuiadvisor.metrics.window.regime import MIN_QUIET_GAPS, MIN_SHIFT_SHARE, Regime, changes_against
 
 MIN_EXCESS_SHARE: Final = 0.02  # of the step: less is no rank that is worth a name
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
@@ -206,11 +206,19 @@ def _stalls(work_RK: Floats, cycle_K: Floats) -> tuple[Bools, dict[int, int]]:
         ]
         num_own = int((last[begins] == row).sum())
         costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
-        if num_own < MIN_STALLS or not costly:
+        own_begins = at[begins[last[begins] == row]]
+        if num_own < MIN_STALLS or not costly or _have_ended(own_begins, num_steps):
             continue
         if chance_by_lot(num_own, int(begins.size), num_ranks) < STALL_CHANCE:
             result[row, own], times[row] = True, num_own
     return result, times
+
+
+def _have_ended(begins: Ints, num_steps: int) -> bool:
+    """Whether events that came again and again no longer do: by far more steps than ever between two, and by lot."""
+    quiet = num_steps - 1 - int(begins[-1])
+    log_chance = begins.size * log1p(-quiet / num_steps)
+    return quiet > MIN_QUIET_GAPS * int(np.diff(begins).max()) and log_chance < MAX_LOG_CHANCE_OF_HITS
 
 
 def chance_by_lot(num_events: int, total: int, num_ranks: int) -> float:
@@ -295,11 +303,12 @@ def _late(
     changes: tuple[Change, ...],
     intermittent: bool,
     is_rare: bool,
+    start: int,
     past_ratio: float | None,
     surely: float,
     drift: Drift | None,
 ) -> Late:
-    """excess_K: lateness beyond the peers' level, each step."""
+    """excess_K: lateness beyond the peers' level, each step. start: of these steps, among the columns given."""
     typical_s, mean_s, persistent = _persistence(excess_K)
     persistent = persistent and not intermittent and not is_rare
     if persistent:
@@ -316,7 +325,7 @@ def _late(
     if intermittent and changes:  # each burst is a change: what counts is the first
         onset = changes[0].index if changes[0].shift > 0 else None
     if is_rare:
-        onset = int(np.argmax(hit_K))
+        onset = start + int(np.argmax(hit_K))
     return Late(
         row=row,
         excess_s=typical_s,
@@ -414,6 +423,7 @@ def find_stragglers(
             changes=dating[index],
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(is_rare_R[row]),
+            start=regime.start,
             past_ratio=unlike_past[index],
             surely=float(surely_R[row]),
             drift=find_drift(work_RK[row] - medians(work_RK[peers], 0)) if rows.size <= MAX_DATED else None,
