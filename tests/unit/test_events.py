@@ -351,6 +351,18 @@ def test_what_is_missing_for_a_moment_is_not_over() -> None:
     assert not log.past(none)
 
 
+def test_what_has_another_name_for_a_moment_without_one_is_not_over() -> None:
+    """The rank's trouble stands although this picture alone lacks it."""
+    view, log = views.straggler(), EventLog()
+    (late,) = [found for found in view.findings if found.ranks == (2,)]
+    other = replace(view, findings=(replace(late, id="periodic_pause"),))
+    seen(log, other, 0, 20, 300)
+    seen(log, replace(view, findings=(late,)), 20, 40, 300)
+    gone = at(view, 40.0, 340, findings=())
+    log.take(gone)
+    assert not log.past(gone)
+
+
 def test_two_troubles_of_the_whole_job_are_two() -> None:
     """All ranks have no other name for what was over before in another phase."""
     view, log = views.straggler(), EventLog()

@@ -106,9 +106,12 @@ class EventLog:
 
     def past(self, view: RunView) -> tuple[PastFinding, ...]:
         """Findings that are over and do not go on in this picture, the gravest first."""
+        # What is missing for a moment is there.
+        held = [each.finding for each in self._standing.values() if each.has_settled]
+        here = replace(view, findings=(*view.findings, *held))
         return tuple(
             sorted(
-                [each for each in self._past.values() if not _goes_on(each.finding, view)],
+                [each for each in self._past.values() if not _goes_on(each.finding, here)],
                 key=lambda each: (
                     -SEVERITIES.index(each.finding.severity),
                     each.first_step or 0,
