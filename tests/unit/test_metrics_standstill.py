@@ -297,6 +297,21 @@ def test_where_all_are_stopped_all_of_them_have_to_go_on(phase: str, num_ranks: 
         assert standstill([replace(ranks[0], thread="running"), *ranks[1:]], None) is None
 
 
+@pytest.mark.parametrize("phase", ["eval", "checkpoint"])
+def test_who_is_stopped_in_a_pause_does_not_work_at_it(phase: str) -> None:
+    """The others wait for it as for one that is stopped in a step; while one of them is at work it may be that one."""
+    ranks = with_threads(places(phase, "comm_exposed", for_s=MIN_STILL_S), "stopped", "waiting")
+    found = standstill(ranks, STEP_S)
+    assert found is not None
+    assert ((0,), (1,), "stopped") == (found.missing, found.waiting, found.thread)
+    assert standstill(after(ranks, MIN_STILL_S - 0.01), STEP_S) is None
+    at_work = with_threads(places(phase, phase, "comm_exposed"), "stopped", "running", "waiting")
+    assert standstill(after(at_work, OUTSIDE_PATIENCE_S), STEP_S) is None
+    all_there = with_threads(places(phase, phase, for_s=OUTSIDE_PATIENCE_S), "stopped", "waiting")
+    assert ((0,), (1,)) == told(all_there)
+    assert standstill(after(all_there, OUTSIDE_PATIENCE_S - 0.01), STEP_S) is None
+
+
 def test_a_stopped_rank_that_its_phase_names_is_called_stopped() -> None:
     """All of those that are missing have to be; what the waiting ones do is not said."""
     ranks = places("backward", "forward", "forward")

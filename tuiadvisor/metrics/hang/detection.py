@@ -111,7 +111,9 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         found = Standstill(for_s, step, (), stopped, None, is_death=False, thread="stopped")
         return found if for_s >= MIN_STILL_S else None
     limit_s = MIN_STILL_S
-    if longest_step_s is None or phases & AT_REST:
+    # Whoever stands stopped in an evaluation or a checkpoint does not work at it.
+    is_at_rest = any(now.phase in AT_REST for now in live if now.thread != "stopped")
+    if longest_step_s is None or is_at_rest:
         limit_s = PATIENCE_S if longest_step_s is None or not _all_wait(live) else OUTSIDE_PATIENCE_S
     elif not _is_held_by_stop(live):
         limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
@@ -257,8 +259,11 @@ def _all_are(live: Mapping[int, RankNow], ranks: Sequence[int], thread: str) -> 
 
 
 def _all_wait(live: Sequence[RankNow]) -> bool:
-    """Whether every thread is seen to wait: who evaluates may have met a collective that the others do not enter."""
-    return all(now.thread == "waiting" and now.waits_asleep for now in live)
+    """Whether every thread is seen to wait: who evaluates may have met a collective that the others do not enter.
+
+    Or one in which it waits for a rank that stands stopped.
+    """
+    return all(now.thread == "stopped" or (now.thread == "waiting" and now.waits_asleep) for now in live)
 
 
 def _is_held_by_stop(live: Sequence[RankNow]) -> bool:
