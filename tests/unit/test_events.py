@@ -15,11 +15,13 @@ from tuiadvisor.advisor.assemble.step_times import captured
 from tuiadvisor.app import event_log
 from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.app.measured_recording import measured
+from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli.__main__ import main
 from tuiadvisor.events import StepFlag
 from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.views.event import GONE_S, SETTLE_S, Event, StepTimes
@@ -361,6 +363,26 @@ def test_what_has_another_name_for_a_moment_without_one_is_not_over() -> None:
     gone = at(view, 40.0, 340, findings=())
     log.take(gone)
     assert not log.past(gone)
+
+
+def test_in_a_replay_nothing_is_over_that_comes_later(tmp_path: Path) -> None:
+    """Also before the whole recording was looked at: one may go back in it."""
+    path = tmp_path / "run.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(Job(num_steps=40)):
+        writer.append(encoded(frame))
+    writer.close()
+    feed = ReplayFeed(ReplaySource(path))
+    try:
+        view = views.straggler()
+        none = replace(view, findings=())
+        seen(feed.events, view, 0, 20, 300)
+        seen(feed.events, none, 20, 40, 300)
+        assert feed._survey.view is None
+        assert (2,) in {past.finding.ranks for past in feed._past(at(none, 40.0, 339))}
+        assert not feed._past(at(none, 10.0, 100))
+    finally:
+        feed.stop()
 
 
 def test_two_troubles_of_the_whole_job_are_two() -> None:
