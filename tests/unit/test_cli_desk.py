@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,6 +214,29 @@ def test_a_live_run_is_compared_anew_as_it_goes_on(folder: Path) -> None:
         assert desk.due_again() is None
     finally:
         desk.stop()
+        live.stop()
+
+
+def test_a_run_of_which_nothing_is_decided_is_compared_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has steps enough: "after 100 steady steps: 100 so far" stood there for 1,299 steps."""
+    mark_before(folder, str(folder / "before.tuirec"), "train.py", 3)
+    live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"))
+    desk = Desk(live, folder, live_path=str(folder / "old" / "after.tuirec"))
+    live.start()
+    live.command(End())
+    try:
+        wait_until(lambda: (view := live.latest().view) is not None and view.window.enough)
+        state = live.latest()
+        assert state.view is not None
+        window = replace(state.view.window, enough=False, why_undecided="what passes is in no hook")
+        undecided = replace(state, view=replace(state.view, window=window))
+        monkeypatch.setattr(live, "latest", lambda: undecided)
+        due = desk.due_comparison()
+        assert due is not None
+        assert "before.tuirec" == Path(due.path).name
+    finally:
         live.stop()
 
 

@@ -101,6 +101,19 @@ def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
     assert not log.past(replace(view, findings=(replace(late, id="another"),)))
 
 
+def test_of_ranks_that_steps_have_dated_looks_at_processes_say_no_more() -> None:
+    """They tell of the last quarter of a minute: "held, steps 1,289 to 1,508" of a rank that was well again."""
+    view, log = views.straggler(), EventLog()
+    (late,) = [found for found in view.findings if found.ranks == (2,)]
+    looked = replace(late, id="held_rank", since_step=None)
+    for begin_s, found in ((100.0, late), (130.0, looked)):
+        for second in (0.0, SETTLE_S):
+            log.take(at(view, begin_s + second, 341 + int(begin_s), findings=(found,)))
+        for gone_s in (SETTLE_S, GONE_S):
+            log.take(at(view, begin_s + SETTLE_S + gone_s, 460 + int(begin_s), findings=()))
+    assert [late.id] == [each.finding.id for each in log.past(replace(view, findings=()))]
+
+
 def test_what_stood_for_a_moment_is_no_event_and_was_no_finding() -> None:
     """A picture of it alone, between others without it; nor by being there for a moment twice."""
     view, log = views.straggler(), EventLog()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import tzset
 
 import pytest
@@ -11,9 +12,11 @@ from tuiadvisor.agent.told_apart import MAX_CHARS, Program, told_apart, units
 SECOND_NS = 10**9
 
 
-def program(*arguments: str, folder: str = "/exp", label: str = "train.py", start_s: int = 0) -> Program:
+def program(
+    *arguments: str, folder: str = "/exp", label: str = "train.py", start_s: int = 0, pid: int = 7
+) -> Program:
     """One training."""
-    return Program(label, ("-u", "train.py", *arguments), folder, start_s * SECOND_NS)
+    return Program(label, ("-u", "train.py", *arguments), folder, start_s * SECOND_NS, pid)
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +51,15 @@ def test_the_start_where_nothing_else_differs() -> None:
     assert ["started 00:01:01", "started 01:00:00"] == alike
     three = told_apart([program("--fast", start_s=1), program("--fast", start_s=2), program(start_s=3)])
     assert ["--fast started 00:00:01", "--fast started 00:00:02", "started 00:00:03"] == three
-    unknown = Program("train.py", ("train.py",), "", None)
-    assert ["", ""] == told_apart([unknown, unknown])
-    assert ["", ""] == told_apart([program(start_s=5), program(start_s=5)])  # the same second tells nothing
+
+
+def test_the_process_where_nothing_tells_them_apart() -> None:
+    """Of an unknown start nothing is said, and the same second tells nothing; where pids are named below, not here."""
+    unknown = Program("train.py", ("train.py",), "", None, 4711)
+    assert ["pid 4711", "pid 5"] == told_apart([unknown, replace(unknown, pid=5)])
+    same = [program(start_s=5, pid=pid) for pid in (3, 4)]
+    assert ["pid 3", "pid 4"] == told_apart(same)
+    assert ["", ""] == told_apart(same, with_pid=False)
 
 
 def test_what_strangers_write_on_their_command_line_is_bounded() -> None:

@@ -38,6 +38,16 @@ def test_a_step_of_the_job_is_what_its_ranks_do_together() -> None:
     assert WorkUnit(2, 12.0 + 8.0, 512.0 + 256.0, 300, 3, 4) == found
 
 
+def test_an_evaluation_beside_a_step_is_no_work_of_it() -> None:
+    """Its thousands of samples were a mean of twice the batch: a run that was slower had "improved" by 93 %."""
+    usual, whole = [64] * 39, [64] * 39 + [8192]
+    found = unit(counted(rank=[0] * 40 + [1] * 40, samples=[*usual, 8192, *usual, 64]))
+    assert 128.0 == found.samples_per_step
+    packed = unit(counted(rank=[0] * 4, samples=[10, 20, 30, 40]), world_size=1)
+    assert 25.0 == packed.samples_per_step  # of batches that differ the mean
+    assert 64.0 == unit(counted(rank=[0] * 40, samples=whole), world_size=1).samples_per_step
+
+
 def test_a_step_that_began_before_the_probe_came_does_not_count() -> None:
     """Nor do ranks that cannot be; where the flags are unknown the step is a whole one."""
     first = int(StepFlag.FIRST)

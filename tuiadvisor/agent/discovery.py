@@ -340,7 +340,7 @@ def _by_rank(candidates: Iterable[Candidate]) -> list[Candidate]:
 def _listed(jobs: list[list[Candidate]], scanner: Scanner) -> str:
     """Each training; with its user where not all are of the same one."""
     several_users = len({job[0].uid for job in jobs}) > 1
-    apart = told_apart([_program(job[0]) for job in jobs])
+    apart = told_apart([_program(job[0]) for job in jobs], with_pid=False)  # they are named below
     return "; ".join(
         _describe(job, scanner, each, f" of user {job[0].uid}" if several_users else "")
         for job, each in zip(jobs, apart, strict=True)
@@ -354,7 +354,7 @@ def _program(first: Candidate) -> Program:
     if "-c" in arguments[1:2]:
         arguments = procfs.arguments(first.ppid)
     started_ns = procfs.start_wall_ns(first.start_ticks)
-    return Program(label, tuple(arguments[1:]), procfs.working_folder(first.pid), started_ns)
+    return Program(label, tuple(arguments[1:]), procfs.working_folder(first.pid), started_ns, first.pid)
 
 
 def _is_single(job: list[Candidate]) -> bool:

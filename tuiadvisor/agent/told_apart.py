@@ -23,14 +23,18 @@ class Program:
     arguments: tuple[str, ...]  # without the interpreter
     folder: str  # it works in; "" where that may not be seen
     start_wall_ns: int | None
+    pid: int
 
 
-def told_apart(programs: Sequence[Program]) -> list[str]:
-    """A text each. Those with a label of their own need none."""
-    return [
-        _text(one, alike) if len(alike := [each for each in programs if each.label == one.label]) > 1 else ""
-        for one in programs
-    ]
+def told_apart(programs: Sequence[Program], *, with_pid: bool = True) -> list[str]:
+    """A text each. Those with a label of their own need none. with_pid: of those that nothing else tells apart."""
+    texts = []
+    for one in programs:
+        alike = [each for each in programs if each.label == one.label]
+        text = _text(one, alike) if len(alike) > 1 else ""
+        has_twin = len(alike) > 1 and sum(_text(each, alike) == text for each in alike) > 1
+        texts.append(f"{text} pid {one.pid}".strip() if has_twin and with_pid else text)
+    return texts
 
 
 def _text(one: Program, alike: Sequence[Program]) -> str:

@@ -397,7 +397,7 @@ class Desk:
     def due_comparison(self) -> CompareWithBefore | None:
         """The live run after a change, once it has as many judged steps as a comparison wants."""
         view = self.home.latest().view if self.home is not None and self._awaits_after else None
-        if view is None or not view.window.enough or view.window.num_steps < STEPS_AFTER:
+        if view is None or view.window.num_missing_steps or view.window.num_steps < STEPS_AFTER:
             return None
         self._awaits_after = False
         try:

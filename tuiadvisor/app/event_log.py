@@ -109,9 +109,18 @@ class EventLog:
         # What is missing for a moment is there.
         held = [each.finding for each in self._standing.values() if each.has_settled]
         here = replace(view, findings=(*view.findings, *held))
+        over = [each for each in self._past.values() if not _goes_on(each.finding, here)]
+        # Looks at processes tell of the last quarter of a minute: of ranks that steps have dated they say no more.
+        dated = {
+            each.finding.ranks for each in over if each.finding.ranks and each.finding.since_step is not None
+        }
         return tuple(
             sorted(
-                [each for each in self._past.values() if not _goes_on(each.finding, here)],
+                [
+                    each
+                    for each in over
+                    if each.finding.since_step is not None or each.finding.ranks not in dated
+                ],
                 key=lambda each: (
                     -SEVERITIES.index(each.finding.severity),
                     each.first_step or 0,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.fold import Advisor
     from tuiadvisor.views.run_view import RunView
 
-MOST_LOOKS: Final = 32
+MOST_LOOKS: Final = 64
+# Of hundreds of ranks a picture takes as long as folding fifty steps, and the share says how many are folded between
+# two; of few ranks all pictures together take a second.
+FEW_RANKS: Final = 32
 MIN_SHARE_OF_STEPS: Final = 1 / 4  # of those that are held, and each picture looks at
 MAX_SHARE_OF_STEPS: Final = 0.75  # of those that a picture can look at: no step falls between two of them
 LEAST_PIECE_BYTES: Final = 1 << 11
@@ -44,9 +47,10 @@ class Looks:
             return
         first, last = held
         num_new = last - self._step
+        share_due = MIN_SHARE_OF_STEPS if len(advisor.roster.ranks) > FEW_RANKS else 0.0
         is_overdue = num_new >= MAX_SHARE_OF_STEPS * advisor.most_steps()
         is_due = (
-            num_new >= max(STEPS_WITHOUT, MIN_SHARE_OF_STEPS * (last - first + 1))
+            num_new >= max(STEPS_WITHOUT, share_due * (last - first + 1))
             and now_s - self._run_s >= SETTLE_S
             and share - self._share >= 1 / MOST_LOOKS
         )

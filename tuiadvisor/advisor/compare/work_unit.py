@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Ints
 
 MAX_RANKS: Final = 1 << 17
+# Of the steps of all ranks: a batch that is so usual is what a step takes. Others are the last one of an epoch, and
+# those of an evaluation, whose batches a step without an optimizer's own has beside its own (chosen).
+MIN_USUAL: Final = 0.9
 MAX_DISTINCT: Final = 256  # of a count that should be one number: beyond this it is noise
 
 
@@ -32,6 +35,7 @@ class WorkUnitCounter:
         self._usual = {name: Counter[int]() for name in ("num_collectives", "micro_steps")}
         self._gradient_bytes: dict[int, int] = {}
         self._totals = {name: dict[int, tuple[int, int]]() for name in ("samples", "tokens")}
+        self._counts = {name: Counter[int]() for name in self._totals}
         self._ranks: set[int] = set()
 
     def add(self, columns: Mapping[str, Ints]) -> None:
@@ -42,20 +46,12 @@ class WorkUnitCounter:
         rank = columns["rank"][whole]
         self._ranks.update(np.unique(rank).tolist())
         for name, usual in self._usual.items():
-            values, counts = np.unique(columns[name][whole], return_counts=True)
-            usual.update(
-                {
-                    value: count
-                    for value, count in zip(values.tolist(), counts.tolist(), strict=True)
-                    if value >= 0
-                }
-            )
-            if len(usual) > MAX_DISTINCT:
-                self._usual[name] = Counter(dict(usual.most_common(MAX_DISTINCT // 2)))
+            self._usual[name] = _counted(usual, columns[name][whole])
         size = columns["comm_bytes"][whole]
         self._gradient_bytes.update(zip(rank[size > 0].tolist(), size[size > 0].tolist(), strict=True))
         for name, totals in self._totals.items():
             _add_totals(totals, rank, columns[name][whole])
+            self._counts[name] = _counted(self._counts[name], columns[name][whole])
 
     def unit(self, world_size: int | None, given: GivenWork = NOTHING_GIVEN) -> WorkUnit:
         """What a step of this run is; given: as its recording says that the user said."""
@@ -75,7 +71,18 @@ class WorkUnitCounter:
         totals = self._totals[name]
         if not self._ranks or set(totals) != self._ranks:
             return None
+        batch = _most_usual(self._counts[name]) or 0
+        num_steps = sum(count for _, count in totals.values())
+        if batch and self._counts[name][batch] >= MIN_USUAL * num_steps:
+            return float(batch * len(totals))
         return sum(total / count for total, count in totals.values())
+
+
+def _counted(usual: Counter[int], values: Ints) -> Counter[int]:
+    """With more values; unknown ones are none."""
+    distinct, counts = np.unique(values[values >= 0], return_counts=True)
+    usual.update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+    return Counter(dict(usual.most_common(MAX_DISTINCT // 2))) if len(usual) > MAX_DISTINCT else usual
 
 
 def _add_totals(totals: dict[int, tuple[int, int]], rank: Ints, values: Ints) -> None:
