@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from snapshot import views
 from synthetic_run import (
     MS,
     STEP_NAMES,
@@ -21,10 +22,12 @@ from synthetic_run import (
 )
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
+from tuiadvisor.advisor.judge.verdict import with_deaths
 from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_stepless, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.text.wording import loss_notes
+from tuiadvisor.tui.pages import sections
 from tuiadvisor.views.run_view import RunView
 
 FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
@@ -289,6 +292,22 @@ def test_a_run_whose_rank_was_killed_is_not_kept() -> None:
     assert view.verdict.sentence.startswith(f"{first}nothing")
     assert "dmesg" in view.verdict.because
     assert [] == [finding.id for finding in view.findings if finding.id == "healthy"]
+
+
+def test_who_left_is_said_before_what_is_not_decided() -> None:
+    """It stood in the third line, behind why 800 steps decide nothing, and beside "too few steady steps"."""
+    undecided = "Not decided: 20 ms of the mean step's 27 ms pass in code that no hook sees"
+    why = replace(final_view(Job()).verdict, decision=None, sentence=f"{undecided}.", because=undecided)
+    left = "rank 1 left with exit code 0 after step 798, without its exit hooks (os._exit)"
+    told = with_deaths(why, (left,))
+    assert told.sentence == f"Stop: {left}. Of the steps until then: n{undecided[1:]}."
+    assert "signal" not in told.because
+    assert "os._exit" in told.because
+    few = with_deaths(replace(why, sentence="Not enough yet: 20 more steady steps.", because=""), (left,))
+    assert few.sentence == f"Stop: {left}. Too few steady steps were seen until then to judge them."
+    window = replace(views.healthy().window, enough=False, why_undecided=undecided)
+    shown = sections.verdict(replace(views.healthy(), verdict=told, window=window), 80, 3)
+    assert shown[0].text.split("STOP")[1].strip().startswith("rank 1 left with exit code 0")
 
 
 def test_another_verdict_than_keep_stays_and_says_who_died() -> None:

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from tuiadvisor.advisor.cluster.ends import WITH_CODE, in_short
+from tuiadvisor.advisor.cluster.ends import LEFT, WITH_CODE, in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
@@ -43,12 +43,16 @@ SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up t
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
 )
+NOT_DECIDED: Final = "Not decided"
 NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
 )
 ERROR_IS_FIRST: Final = (
     "a rank that ends by an error takes the job with it; its traceback stands in the job's output"
+)
+LEFT_IS_FIRST: Final = (
+    "a rank that leaves in the middle takes the job with it; look for os._exit in all that it runs"
 )
 
 
@@ -144,7 +148,7 @@ def _waits_s(diagnosis: Diagnosis) -> float:
 
 
 def _undecided(why: str) -> Verdict:
-    return Verdict(None, f"Not decided: {why}.", None, None, None, None, why, "")
+    return Verdict(None, f"{NOT_DECIDED}: {why}.", None, None, None, None, why, "")
 
 
 def not_yet(
@@ -174,7 +178,7 @@ def _rough(duration_s: float) -> str:
 
 def unseen_device(why: str) -> Verdict:
     """Nothing is decided on launches: when they are made says little of when a device does what they ask."""
-    return Verdict(None, f"Not decided: {why}.", None, None, None, None, HOST_CLOCK, "")
+    return Verdict(None, f"{NOT_DECIDED}: {why}.", None, None, None, None, HOST_CLOCK, "")
 
 
 def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:
@@ -267,9 +271,14 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
     if not deaths:
         return found
     died = in_short(deaths)
-    because = ERROR_IS_FIRST if WITH_CODE in deaths[0] else DEATH_IS_FIRST
+    because = DEATH_IS_FIRST
+    if LEFT in deaths[0] or WITH_CODE in deaths[0]:
+        because = LEFT_IS_FIRST if LEFT in deaths[0] else ERROR_IS_FIRST
     if found.decision is None:
-        return replace(found, decision="stop", sentence=f"Stop: {died}. {NOT_JUDGED}", because=because)
+        is_undecided = found.sentence.startswith(NOT_DECIDED)  # else there were too few steps
+        said = f"{found.sentence[:1].lower()}{found.sentence[1:]}"
+        judged = f"Of the steps until then: {said}" if is_undecided else NOT_JUDGED
+        return replace(found, decision="stop", sentence=f"Stop: {died}. {judged}", because=because)
     if found.decision != "keep":
         return replace(
             found, sentence=f"{died[0].upper()}{died[1:]}. Of the steps until then: {found.sentence}"

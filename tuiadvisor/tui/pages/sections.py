@@ -69,7 +69,11 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     if decision and sentence.lower().startswith(f"{decision}:"):
         sentence = sentence.partition(":")[2].strip()
     waiting = not_enough(view)
-    if waiting and not any(words in sentence.lower() for words in ("not enough", "not decided")):
+    if (
+        waiting
+        and decision is None
+        and not any(words in sentence.lower() for words in ("not enough", "not decided"))
+    ):
         sentence = f"{waiting}. {sentence}".strip()
     room = width - len(badge) - 1
     rows = wrap(sentence or "no verdict yet", room)
