@@ -7,17 +7,22 @@ libraries are given bounds.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib
 import io
+import tempfile
 import zlib
+from contextlib import contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol, cast
 
 import zstandard
 
+from tuiadvisor.errors import FailureError, TuiadvisorError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a bomb
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -170,3 +175,23 @@ def copied(file: IO[bytes], into: IO[bytes]) -> bool:
             return False
         into.write(piece)
     return True
+
+
+@contextmanager
+def into_temporary(path: object, kind: str, *damaged: type[Exception]) -> Iterator[None]:
+    """What is wrong with a source that is unpacked within, or with the place, in one line.
+
+    damaged: what a reader of this kind raises beside DAMAGED. TuiadvisorError; FailureError of the place.
+    """
+    refused: tuple[type[Exception], ...] = (*DAMAGED, *damaged)
+    try:
+        yield
+    except refused as error:
+        raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
+    except OSError as error:
+        if error.errno in {None, errno.EINVAL}:  # it says to look at a place that cannot be
+            raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
+        raise FailureError(
+            f"{path}: cannot unpack it into {tempfile.gettempdir()}: {error.strerror or error}; free space, or unpack "
+            "it elsewhere"
+        ) from None

@@ -25,7 +25,7 @@ ALLOWED = {
     "tuiadvisor/loglimits.py": (),
     "tuiadvisor/loglines.py": ("tuiadvisor.loglimits", "tuiadvisor.errors", "platformdirs"),
     "tuiadvisor/shellword.py": (),
-    "tuiadvisor/unpacking.py": ("zstandard",),
+    "tuiadvisor/unpacking.py": ("zstandard", "tuiadvisor.errors"),
     "tuiadvisor/small_file.py": ("tuiadvisor.errors",),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/views": (

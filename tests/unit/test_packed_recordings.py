@@ -77,8 +77,11 @@ def test_a_damaged_one_is_one_line(
         code = main([command, str(path), *more])
         err = capsys.readouterr().err
         assert "damaged" in err
-        assert 2 == code or "recording damaged in 1 place" in err
-        assert spoiled is not data[:middle] or 2 == code
+        if len(spoiled) < len(data):
+            assert 2 == code
+        elif code != 2:
+            assert 0 == code
+            assert "recording damaged in 1 place" in err
 
 
 @pytest.mark.parametrize("end", PACKERS)

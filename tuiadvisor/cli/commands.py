@@ -206,7 +206,10 @@ def _run(arguments: list[str]) -> int:
     except TuiadvisorError as error:
         if options.debug:
             raise
-        print(f"tuiadvisor {options.command}: {error}", file=sys.stderr)
+        # Only who opened an archive has loaded what opens them.
+        archive = sys.modules.get("tuiadvisor.importers.archive")
+        said = str(error) if archive is None else archive.by_their_names(str(error))
+        print(f"tuiadvisor {options.command}: {said}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as stopped:
         return 143 if isinstance(stopped, EndedError) else 130

@@ -13,9 +13,9 @@ import zipfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import opened
-from tuiadvisor.unpacking import DAMAGED
+from tuiadvisor.unpacking import into_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,7 @@ PICKLE: Final = "data.pkl"
 OF_MACOS: Final = ("__MACOSX", "._")  # beside each file
 
 _kept: dict[tuple[int, int, int, int], tempfile.TemporaryDirectory[str]] = {}
+_names: dict[str, str] = {}  # what an archive is unpacked into -> as the user named it first
 
 
 def inside(path: Path) -> Path:
@@ -55,24 +56,21 @@ def inside(path: Path) -> Path:
     if key not in _kept:
         folder = tempfile.TemporaryDirectory(prefix="tuiadvisor-")
         try:
-            _unpack(path, kind, _within(folder, path))
-        except (*DAMAGED, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            folder.cleanup()
-            raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
-        except (FileExistsError, NotADirectoryError, IsADirectoryError):
-            folder.cleanup()
-            raise TuiadvisorError(f"{path}: holds a name twice, as a file and a folder: unpack it") from None
-        except OSError as error:
-            folder.cleanup()
-            raise FailureError(
-                f"{path}: cannot unpack it into {tempfile.gettempdir()}: {error.strerror or error}; free space, or "
-                "unpack it elsewhere"
-            ) from None
+            with into_temporary(path, kind, zipfile.BadZipFile, NotImplementedError, ValueError):
+                _unpack(path, kind, _within(folder, path))
         except BaseException:
             folder.cleanup()
             raise
         _kept[key] = folder
+        _names[str(_within(folder, path))] = str(path)
     return _down(_within(_kept[key], path))
+
+
+def by_their_names(text: str) -> str:
+    """What is said of files in archives, with the archives' own names for the folders that they are in for now."""
+    for folder, path in _names.items():
+        text = text.replace(folder, path)
+    return text
 
 
 def _down(folder: Path) -> Path:
@@ -107,7 +105,10 @@ def _unpack(path: Path, kind: str, folder: Path) -> None:
         if num_files > MAX_FILES:
             raise TuiadvisorError(f"{path}: more than {MAX_FILES} files: unpack it and name a part of them")
         target = folder.joinpath(*place)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise TuiadvisorError(f"{path}: holds a name twice, as a file and a folder: unpack it") from None
         if target.exists():
             raise TuiadvisorError(f"{path}: holds {name!r} twice: unpack it and name one")
         with target.open("xb") as file:
@@ -148,12 +149,14 @@ def _of_zip(path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
                     raise TuiadvisorError(f"{path}: what torch.save wrote, a pickle, which is never opened")
                 if member.flag_bits & 1:
                     raise TuiadvisorError(f"{path}: encrypted; unpack it and name what it holds")
-                yield member.filename, _of_member(archive, member)
+                yield member.filename, _of_member(path, archive, member)
 
 
-def _of_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
+def _of_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
     if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise NotImplementedError("packed by another method than deflate")
+        raise TuiadvisorError(
+            f"{path}: packed by another method than deflate; unpack it and name what it holds"
+        )
     with archive.open(member) as file:
         while piece := file.read(PIECE_BYTES):
             yield piece

@@ -12,8 +12,8 @@ import threading
 from collections import OrderedDict
 from typing import IO, Final
 
-from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.unpacking import DAMAGED, MAGIC_BYTES, MAX_FILE_BYTES, copied, packing, unpacked
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.unpacking import MAGIC_BYTES, MAX_FILE_BYTES, copied, into_temporary, packing, unpacked
 
 MAX_KEPT: Final = 2  # unpacked at a time: of two that are compared neither is unpacked twice
 
@@ -44,16 +44,8 @@ def plain(path: str, descriptor: int, begins: bytes) -> int:
 def _unpacked(path: str, raw: IO[bytes], kind: str, begins: bytes) -> IO[bytes]:
     copy = tempfile.TemporaryFile(prefix="tuiadvisor-")  # noqa: SIM115 - whoever keeps it closes it
     try:
-        _unpack(path, raw, kind, begins, copy)
-    except DAMAGED as error:
-        copy.close()
-        raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
-    except OSError as error:
-        copy.close()
-        raise FailureError(
-            f"{path}: cannot unpack it into {tempfile.gettempdir()}: {error.strerror or error}; free space, or unpack "
-            "it elsewhere"
-        ) from None
+        with into_temporary(path, kind):
+            _unpack(path, raw, kind, begins, copy)
     except BaseException:
         copy.close()
         raise
