@@ -43,7 +43,7 @@ def rows(draw: st.DrawFn) -> list[tuple[int, ...]]:
 
 def check(view: RunView) -> None:
     """No NaN, no infinity anywhere; shares sum to 1 where they are known; the document is JSON."""
-    all_finite(dataclasses.asdict(view))
+    assert_finite(dataclasses.asdict(view))
     for shares in (view.step.shares, *(row.shares for row in view.ranks)):
         known = [share for share in shares.values() if share is not None]
         assert not known or math.isclose(1, sum(known), rel_tol=1e-6)
@@ -55,16 +55,16 @@ def check(view: RunView) -> None:
     orjson.dumps(document(view))
 
 
-def all_finite(value: object) -> None:
+def assert_finite(value: object) -> None:
     """Assert it of every number within."""
     if isinstance(value, float):
         assert math.isfinite(value)
     elif isinstance(value, dict):
         for entry in value.values():
-            all_finite(entry)
+            assert_finite(entry)
     elif isinstance(value, list | tuple):
         for entry in value:
-            all_finite(entry)
+            assert_finite(entry)
 
 
 @pytest.mark.slow

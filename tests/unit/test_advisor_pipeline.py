@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_pipeline import MS, Pipeline, frames, pipeline_run
 from synthetic_run import Job, above_info, final_view, folded
-from test_advisor_hostile import all_finite
+from test_advisor_hostile import assert_finite
 
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.events import EVENT_NAMES
@@ -282,7 +282,7 @@ def test_hostile_events_never_raise(hostile: list[tuple[int, ...]], odd: list[tu
     if rows:
         sequence.insert(3, Frame(FrameKind.EVENTS, "node0/1/1", 99, 10**9, pack_columns(rows, EVENT_NAMES)))
     view = folded(sequence).view()
-    all_finite(dataclasses.asdict(view))
+    assert_finite(dataclasses.asdict(view))
     document(view)
 
 
