@@ -114,6 +114,19 @@ def test_of_ranks_that_steps_have_dated_looks_at_processes_say_no_more() -> None
     assert [late.id] == [each.finding.id for each in log.past(replace(view, findings=()))]
 
 
+def test_no_more_findings_that_are_over_are_held_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live run of days; those that ended first go."""
+    monkeypatch.setattr(event_log, "MAX_PAST", 2)
+    view, log = views.straggler(), EventLog()
+    (late,) = [found for found in view.findings if found.ranks == (2,)]
+    for number in range(4):
+        found, begin_s = replace(late, id=f"rule{number}", ranks=(number,)), 100.0 * (number + 1)
+        for second in (0.0, SETTLE_S):
+            log.take(at(view, begin_s + second, 341 + number, findings=(found,)))
+        log.take(at(view, begin_s + SETTLE_S + GONE_S, 341 + number, findings=()))
+    assert {(2,), (3,)} == {each.finding.ranks for each in log.past(replace(view, findings=()))}
+
+
 def test_what_stood_for_a_moment_is_no_event_and_was_no_finding() -> None:
     """A picture of it alone, between others without it; nor by being there for a moment twice."""
     view, log = views.straggler(), EventLog()

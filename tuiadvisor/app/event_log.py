@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 MAX_EVENTS: Final = 4000  # the oldest go first
+MAX_PAST: Final = 256  # findings that are over: those that ended first go first
 STEPS_WITHOUT: Final = 16  # at the end: as many as between two looks at a recording, at least
 NEW_LEVEL: Final = "job changed"  # what the fold calls the step at which the job changed
 
@@ -186,7 +187,9 @@ class EventLog:
     def _over(self, key: FindingKey, standing: _Standing, view: RunView) -> None:
         del self._standing[key]
         found = standing.finding
-        self._past[key] = standing.ended(self._past.get(key))
+        self._past[key] = standing.ended(self._past.pop(key, None))
+        while len(self._past) > MAX_PAST:
+            del self._past[next(iter(self._past))]
         event = Event(RESOLVED, view.last_step, found.ranks, found.title, by_then=True)
         self._note((RESOLVED, *key, view.last_step), _timed(event, view))
 

@@ -1,7 +1,7 @@
 """Looks at a run while its recording is read from the beginning: what began and was over before the end is seen so.
 
-In: the Advisor that folds, how far it is.  Out: what an EventLog collects. The number of looks is bounded, and between
-two of them so many steps are folded that looking costs no more than folding.
+In: the Advisor that folds, how far it is.  Out: what an EventLog collects. The number of looks is bounded: what was
+there for less than the time between two of them is not seen. In all they take about as long as folding.
 """
 
 from __future__ import annotations
