@@ -266,13 +266,8 @@ def nccl(device: str) -> Iterator[Row]:
         f"{words(waited_ms, 'ms')}; NCCL kernels {words(sum(of_nccl) / 20, 'ms')} a step",
         "no more than the kernels",
     )
-    group = dist.group.WORLD
-    turn_on = getattr(
-        getattr(group, "_get_backend", lambda _: None)(torch.device(device)),
-        "_enable_collectives_timing",
-        None,
-    )
-    if turn_on is None:
+    turn_on = getattr(dist.group.WORLD, "_enable_collectives_timing", None)
+    if turn_on is None or device == "cpu":
         yield "NCCL's own timing", "not offered here", "known"
     else:
         turn_on()
@@ -379,20 +374,45 @@ def _capture_beside() -> str:
 
 
 def borders(device: str) -> Iterator[Row]:
-    """What one border costs the host: an event recorded, and asked."""
+    """What a border's calls cost the host: in a row, and now and then beside a device that is busy."""
     if device != "cuda":
         return
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(2000)]
+    for rest_s, num, what in ((0.0, 400, "in a row"), (0.01, 60, "every 10 ms, device busy")):
+        for name, took_s in _calls(rest_s, num).items():
+            yield f"{name}, {what}", f"{words(took_s * US, 'us')}", "< 5 us warm, < 30 us cold"
+
+
+def _calls(rest_s: float, num: int) -> dict[str, float]:
+    """Median seconds of each call of the device's that a border, or reading it later, makes."""
+    event, other = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    stream = torch.cuda.current_stream(0)
+    event.record(stream)
+    other.record(stream)
     torch.cuda.synchronize()
-    calls: tuple[tuple[str, Callable[[Any], object]], ...] = (
-        ("record", lambda event: event.record()),
-        ("query", lambda event: event.query()),
-    )
-    for what, call in calls:
-        begin_s = time.perf_counter()
-        for event in events:
-            call(event)
-        yield f"cudaEvent {what}", words((time.perf_counter() - begin_s) / len(events) * US, "us"), "< 5 us"
+    late = torch.cuda.Event(enable_timing=True)
+    late.record(stream)
+    calls: dict[str, Callable[[], object]] = {
+        "new event": lambda: torch.cuda.Event(enable_timing=True),
+        "current_stream": lambda: torch.cuda.current_stream(0),
+        "is_capturing": torch.cuda.is_current_stream_capturing,
+        "elapsed_time": lambda: event.elapsed_time(other),
+        "record": lambda: torch.cuda.Event(enable_timing=True).record(stream),
+        "record, used event": lambda: late.record(stream),
+        "query": late.query,
+    }
+    factor = torch.randn(4096, 4096, device="cuda")
+    took: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(num):
+        if rest_s:
+            for _ in range(8):
+                factor @ factor
+            time.sleep(rest_s)
+        for name, call in calls.items():
+            begin_s = time.perf_counter()
+            call()
+            took[name].append(time.perf_counter() - begin_s)
+    torch.cuda.synchronize()
+    return {name: median(lengths) for name, lengths in took.items()}
 
 
 def threads(device: str) -> Iterator[Row]:
@@ -411,7 +431,8 @@ def threads(device: str) -> Iterator[Row]:
     loop.run(5)
     with probed(folder()) as observed:
         loop.run(40)
-        num_steps, num_measured = len(observed.steps), len({row["step"] for row in device_rows(observed)})
+    # Read after the end: light steps are told together.
+    num_steps, num_measured = len(observed.steps), len({row["step"] for row in device_rows(observed)})
     yield (
         "FSDP2 of one rank",
         f"{num_steps} of 40 steps, {num_measured} with device times; backward hooks on {sorted(seen)}",
