@@ -50,6 +50,10 @@ MAX_RESOLVED = 2
 MEETING_S = 50e-6  # of a few numbers
 EVENT_S = 5e-6  # from the record of a border to its passing on an idle device
 START_S = 1.0
+LIGHT_COST_NS = (
+    80_000  # of the hooks in a step, and with the device's events: seen on an H200 with the Python hooks
+)
+MEASURED_COST_NS = 450_000
 
 
 def edited(sequence: list[Frame], edit: Rows) -> list[Frame]:
@@ -494,7 +498,7 @@ def step_table(run: DeviceRun) -> Ints:
         "tokens": np.rint(job.tokens * _more(job, "longer")) if job.tokens > 0 else -1,
         "flags": np.where(local == 0, int(StepFlag.FIRST), 0) | np.where(evaluates, int(StepFlag.EVAL), 0),
         "observed": sum(1 << PHASES.index(name) for name in HOOKED),
-        "probe_cost_ns": 20_000,
+        "probe_cost_ns": np.where(np.isin(steps, measured_steps(job)), MEASURED_COST_NS, LIGHT_COST_NS),
         "gc_ns": 0 if run.gc_s is None else np.rint(run.gc_s * 1e9),
         "cpu_ns": np.rint(0.9 * (end - begin) * 1e9),  # a thread that waits for its device spins
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from simulated_devices import LIGHT_COST_NS, MEASURED_COST_NS, DeviceJob, measured_steps
+from simulated_devices import view_of as view_of_devices
 from synthetic_run import STEP_NAMES, Job, Simulated, encoded, folded, frames, simulate
 
 from tuiadvisor.advisor.assemble.probe_overhead import core_of, with_burst_wanted
@@ -68,9 +70,16 @@ def test_cost_budget_and_share_in_detail() -> None:
     assert 30 < work.num_detail_steps < 45
     assert not work.is_over
     assert "probe ≥ 0.11 % of step; detail 20 % of steps" in plain_summary(view)
-    assert {"cost", "budget", "detail", "num_detail_steps", "is_over", "always_on", "core"} == set(
-        document(view)["probe"]
-    )  # type: ignore[call-overload]
+    assert {
+        "cost",
+        "budget",
+        "detail",
+        "num_detail_steps",
+        "is_over",
+        "always_on",
+        "core",
+        "is_hidden",
+    } == set(document(view)["probe"])  # type: ignore[call-overload]
 
 
 def test_over_its_budget_is_said() -> None:
@@ -97,6 +106,25 @@ def test_unknown_is_not_zero() -> None:
     assert view.probe is not None
     assert view.probe.budget is None
     assert view_of(frames(Job(num_steps=0))).probe is None
+
+
+@pytest.mark.parametrize("sync_every", [1, 0])
+def test_measured_steps_do_not_stand_for_all(sync_every: int) -> None:
+    """The devices' clocks judge by one step in eight, which costs the thread six times as much as another.
+
+    Where the device is always behind, the thread's time is nobody's loss, and that is said in place of the budget.
+    """
+    job = DeviceJob(num_ranks=2, num_steps=400, period=8, sync_every=sync_every)
+    view = view_of_devices(job)
+    assert "device" == view.clock
+    assert view.probe is not None
+    measured = len(measured_steps(job)) / job.num_steps
+    mean_ns = measured * MEASURED_COST_NS + (1 - measured) * LIGHT_COST_NS
+    assert view.step.mean_s is not None
+    assert view.probe.cost == pytest.approx(mean_ns / 1e9 / view.step.mean_s, rel=0.1)
+    assert view.probe.cost < 0.5 * MEASURED_COST_NS / 1e9 / view.step.mean_s
+    assert view.probe.is_hidden == (sync_every == 0)
+    assert ("hidden: the devices are a step behind" in plain_summary(view)) == (sync_every == 0)
 
 
 def test_given_work_makes_the_throughput() -> None:

@@ -136,6 +136,7 @@ class ProbeWork:
     core: str = (
         ""  # what their hooks run on: "native", "python", "native on 3 of 4 ranks"; empty where none has said
     )
+    is_hidden: bool = False  # the devices are a step or more behind the threads: they wait for none of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,8 +419,8 @@ def probe_work(work: ProbeWork) -> str:
 
     At least: hooks can time themselves, not what the training pays for the caches that they took.
     """
-    over = ""
-    if work.is_over:
+    over = ", hidden: the devices are a step behind" if work.is_hidden else ""
+    if work.is_over and not work.is_hidden:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
         cause = "even without detail" if is_always_on else "by its bursts"
         over = f", over its budget of {text_of.small_share(work.budget)} {cause}"
