@@ -184,7 +184,9 @@ def record(started: Started, seconds: float) -> list[str]:
     for_s = seconds + 6 if started.situation.name == "hang" else seconds
     more = {"TUIADVISOR_NATIVE": "1"} if started.situation.name == "native core" else NOTHING
     pid = str(started.process.pid)
-    done = tuiadvisor("record", "-o", str(folder / "run.tuirec"), "--for", f"{for_s}s", "--pid", pid, more=more)
+    done = tuiadvisor(
+        "record", "-o", str(folder / "run.tuirec"), "--for", f"{for_s}s", "--pid", pid, more=more
+    )
     (folder / "record.txt").write_text(done.stdout + done.stderr)
     if done.returncode:
         wrong.append(f"record: {(done.stderr.strip().splitlines() or ['?'])[-1]}")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import Fault, Job, folded, frames, on_devices
 
-from tuiadvisor.advisor.detail.device_times import MIN_STEPS, DeviceTimes, of_job
+from tuiadvisor.advisor.detail.device_times import MIN_EVEN, MIN_STEPS, DeviceTimes, of_job
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
@@ -169,6 +169,20 @@ def test_restarted_probe_counts_anew() -> None:
 
     assert times.views()[0].seconds["forward"] == pytest.approx(0.016)
     assert times.views()[0].num_steps == 8
+
+
+def test_steps_that_one_rank_left_out_are_not_counted_among_the_fewest() -> None:
+    """The first fifty are measured by all, but eight of them by one rank alone; later one in eighteen is.
+
+    Enough for a verdict are looked at, by all ranks: one rank's would be missing and the verdict taken back.
+    """
+    late = range(50, 260, 18)
+    rows = [row for step in (*range(2, 50), *late) for row in measured(0, step, behind_ns=0)]
+    rows += [row for step in (*range(2, 34), *range(42, 50), *late) for row in measured(1, step, behind_ns=0)]
+    advisor = folded([*frames(Job(num_ranks=2, num_steps=270)), events(rows)])
+    found = advisor.device_times.table(advisor.store)
+    assert found is not None
+    assert found[0].num_steps >= MIN_EVEN
 
 
 @pytest.mark.slow

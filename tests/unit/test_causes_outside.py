@@ -216,12 +216,12 @@ def test_who_does_not_keep_pace_is_not_waited_for(step_s: float, held: list[int]
     """Two ranks that train each for itself, one of them stopped again and again: it alone takes longer."""
     late = Lateness((), np.zeros(0), (), (), ())
     found: Any = SimpleNamespace(
-        rows=np.zeros(0, dtype=int), columns=np.arange(1, 41), cycle_K=np.full(40, 0.5)
+        rows=np.zeros(0, dtype=int), columns=np.arange(1, 41), span_K=np.full(40, 0.5)
     )
     table: Any = SimpleNamespace(step_s_RK=np.tile([[0.5], [step_s]], 41))
     table.step_s_RK[:, :11] = 0.5  # before
     seen_of_each = [OffCore(stopped=0.0), OffCore(stopped=0.4, num_stopped=60)]
-    window: Any = SimpleNamespace(cycle_K=found.cycle_K[-30:])
+    window: Any = SimpleNamespace(span_K=found.span_K[-30:])
     assert held == [one.row for one in find_held(table, found, window, late, lambda _s: seen_of_each)]
 
 
@@ -335,8 +335,8 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     cause = SimpleNamespace(is_open=is_open)
     stragglers = tuple(SimpleNamespace(late=SimpleNamespace(row=row), cause=cause) for row in named)
     late: Any = Lateness(stragglers, np.zeros(0), (), lacking, ())  # type: ignore[arg-type]
-    found: Any = SimpleNamespace(rows=np.arange(2), cycle_K=np.full(60, 0.25))
-    window: Any = SimpleNamespace(cycle_K=found.cycle_K[-4:])
+    found: Any = SimpleNamespace(rows=np.arange(2), span_K=np.full(60, 0.25))
+    window: Any = SimpleNamespace(span_K=found.span_K[-4:])
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
     table: Any = SimpleNamespace()  # that they meet is seen
     assert held == [one.row for one in find_held(table, found, window, late, lambda _s: seen_of_each)]
@@ -356,7 +356,9 @@ def test_how_much_of_a_rank_s_lateness_the_kernel_vouches_for() -> None:
     cycle = np.full(20, 1.0)
 
     def share(*waits: float | None, work: Floats = work, cycle: Floats = cycle) -> list[float]:
-        return lacks_core(work, cycle, [OffCore(wait) for wait in waits]).round(3).tolist()
+        return (
+            lacks_core(work, cycle, float(cycle.sum()), [OffCore(wait) for wait in waits]).round(3).tolist()
+        )
 
     assert [0.0, 0.5] == share(0.1, 0.7)
     assert [0.0, 0.0] == share(0.1, 0.39)
@@ -486,9 +488,9 @@ def in_pauses(
     )
     found: Any = SimpleNamespace(
         table=table,
-        barrier=SimpleNamespace(evidence="arrival", cycle_K=cycle, lateness_RK=lateness),
+        barrier=SimpleNamespace(evidence="arrival", cycle_K=cycle, span_K=cycle, lateness_RK=lateness),
         steadiness=SimpleNamespace(elapsed_K=np.ones(600, dtype=bool)),
-        steady_barrier=SimpleNamespace(cycle_K=cycle[cycle < 0.1]),
+        steady_barrier=SimpleNamespace(span_K=cycle[cycle < 0.1]),
         compared_rows=np.arange(2),
         stragglers=(SimpleNamespace(late=SimpleNamespace(row=1)),) if named else (),
         open_late=(),

@@ -82,6 +82,21 @@ def test_a_finding_is_over_once_it_has_been_gone_for_a_while() -> None:
     assert "resolved" not in {event.kind for event in jumped.events}
 
 
+def test_a_picture_that_decides_nothing_ends_nothing() -> None:
+    """A window that holds one step too few, or lateness not explained yet: the finding may stand all the same."""
+    view, log = views.straggler(), EventLog()
+    for second in (100.0, 100.0 + SETTLE_S):
+        log.take(at(view, second, 341))
+    open_verdict = replace(view.verdict, decision=None)
+    undecided = at(view, 110.0 + GONE_S, 900, findings=(), verdict=open_verdict)
+    log.take(undecided)
+    log.end(undecided)
+    assert () == log.past(undecided)
+    decided = at(view, 120.0 + GONE_S, 1300, findings=())
+    log.end(decided)
+    assert (2,) in {past.finding.ranks for past in log.past(decided)}
+
+
 def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
     """Whether it came once or again; what stands now is not over, whoever else has a name for the same ranks."""
     view, log = views.straggler(), EventLog()

@@ -35,12 +35,17 @@ class AtOnce(Executor):
 class Host:
     """Ranks of one agent, looked at twice a second."""
 
-    def __init__(self, num_ranks: int = 2) -> None:
+    def __init__(self, num_ranks: int = 2, device: str | None = "cpu") -> None:
         self.num_asked = 0
         self.dumps = StallDumps(self.ask)
         self.links: Any = [
             SimpleNamespace(
-                rank=rank, process=SimpleNamespace(pid=100 + rank), state=RankState.LIVE, budget_ppm=5000
+                rank=rank,
+                process=SimpleNamespace(pid=100 + rank),
+                state=RankState.LIVE,
+                budget_ppm=5000,
+                info=SimpleNamespace(device=device),
+                world_size=num_ranks,
             )
             for rank in range(num_ranks)
         ]
@@ -113,6 +118,18 @@ def test_long_steps_and_what_may_take_long_get_their_time() -> None:
     host = Host()
     assert [] == host.stand(PATIENCE_NS / S - 1)
     assert 2 == len(host.stand(2))
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "device", "after_s"), [(2, "cuda", 5), (2, "cpu", 60), (2, None, 60), (1, "cuda", 60)]
+)
+def test_on_devices_ranks_wait_in_other_code_too(num_ranks: int, device: str | None, after_s: int) -> None:
+    """Where the loss is looked at, a thread meets the collective its device waits in; one rank alone waits for nobody."""
+    host = Host(num_ranks, device)
+    host.work(10, 0.5)
+    host.phases = ["other"] * num_ranks
+    assert [] == host.stand(after_s - 1)
+    assert num_ranks == len(host.stand(2))
 
 
 def test_stalls_close_together_are_asked_about_once() -> None:

@@ -172,7 +172,7 @@ class Advisor(Intake):
         accounted = goodput(None if seen.why_blind else diagnosis, said.judged)
         last_steps = self._last_steps(steps)
         rows = self._rows(seen, said, last_steps, with_now=seen_alone is None)
-        probe = probe_work(diagnosis, self.roster.ranks.values())
+        probe = probe_work(diagnosis, seen.table, self.roster.ranks.values(), seen.devices)
         over = ended(self.roster)
         begun = restarts(
             self.roster, self.store, steps[1] if steps else None, with_now=steps is None and not over
@@ -427,7 +427,7 @@ class Advisor(Intake):
         """What kept these ranks from running over the steps of the window."""
         table = diagnosis.table
         ends_ns = dict(zip(table.ranks, table.last_end_ns_R.tolist(), strict=True))
-        last_s = float(diagnosis.steady_barrier.cycle_K.sum())
+        last_s = float(diagnosis.steady_barrier.span_K.sum())
 
         def of(ranks: tuple[int, ...]) -> list[OffCore]:
             return self.roster.outside.seen(ranks, last_s, [ends_ns[rank] + LAST_SAMPLE_NS for rank in ranks])

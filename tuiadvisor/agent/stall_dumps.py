@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 NS: Final = 10**9
 STILL_NS: Final = 5 * NS  # as for the finding of a hang
 LONGER_THAN_USUAL: Final = 3  # times the longest step, as there
-# In a checkpoint or an evaluation, before the first steps, where all are in other code; and of steps of any length.
+# In a checkpoint or an evaluation, before the first steps, where all are in other code; and of steps of any length. But
+# a thread that meets a device's collective waits where it next needs the device, and that is other code: `.item()`.
 PATIENCE_NS: Final = 60 * NS
 APART_NS: Final = 30 * NS  # between two times of asking
 TIMES_AS_LONG: Final = 6  # when a stall is asked about again: at 5 s, 35 s, 3.5 min, 21 min
@@ -103,7 +104,8 @@ class StallDumps:
     def _patience_ns(self, live: Sequence[tuple[RankLink, Status]]) -> int:
         phases = {str(status.get("phase")) for _, status in live}
         longest_ns = [longest for _, since, longest in self._steps.values() if since]
-        if not longest_ns or phases & set(PAUSES) or phases == {"other"}:
+        waits_anywhere = all(_on_devices(link) for link, _ in live)
+        if not longest_ns or phases & set(PAUSES) or (phases == {"other"} and not waits_anywhere):
             return PATIENCE_NS
         return min(max(STILL_NS, LONGER_THAN_USUAL * max(longest_ns)), PATIENCE_NS)
 
@@ -111,6 +113,11 @@ class StallDumps:
     def _since_ns(status: Status) -> int | None:
         since = status.get("phase_since_ns")
         return since if isinstance(since, int) else None
+
+
+def _on_devices(link: RankLink) -> bool:
+    """Whether it is one of several ranks that train on devices."""
+    return link.info.device not in {None, "", "cpu"} and (link.world_size or 1) > 1
 
 
 def _nothing(_process: RankProcess) -> Entry:

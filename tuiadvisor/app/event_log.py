@@ -3,7 +3,7 @@ checkpoint, a restart, a capture.
 
 In: RunViews in the order of time.  Out: Events, by step, and the findings that are over. A finding has begun once it
 has stood for SETTLE_S of the run's own time and is over once it has been gone for GONE_S, so what flickers is no news;
-after a jump in a recording nothing is said to be over.
+after a jump in a recording, and by a picture in which nothing is decided, nothing is said to be over.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class EventLog:
         self.take(view)
         for key, standing in list(self._standing.items()):
             num_steps = (view.last_step or 0) - (standing.last_step or 0)
-            if num_steps >= STEPS_WITHOUT and not _goes_on(standing.finding, view):
+            if num_steps >= STEPS_WITHOUT and _is_gone(standing.finding, view):
                 self._over(key, standing, view)
 
     def join(self, other: EventLog) -> None:
@@ -179,9 +179,7 @@ class EventLog:
             if not standing.has_settled:
                 del self._standing[key]  # twice for a moment is not once for a while
             # What is missing once a run has ended was not resolved by that.
-            elif (
-                not view.ended and now_s - standing.last_s >= GONE_S and not _goes_on(standing.finding, view)
-            ):
+            elif not view.ended and now_s - standing.last_s >= GONE_S and _is_gone(standing.finding, view):
                 self._over(key, standing, view)
 
     def _over(self, key: FindingKey, standing: _Standing, view: RunView) -> None:
@@ -246,6 +244,11 @@ class EventLog:
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
             event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
             self._note((RESTART, restart.number), event)
+
+
+def _is_gone(past: Finding, view: RunView) -> bool:
+    """Whether a picture shows that the finding is over; one that decides nothing shows nothing of the kind."""
+    return view.verdict.decision is not None and not _goes_on(past, view)
 
 
 def _goes_on(past: Finding, view: RunView) -> bool:

@@ -213,9 +213,9 @@ def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank
     columns = np.flatnonzero(found.steadiness.elapsed_K)
     if off_core is None or was_stopped is None or found.compared_rows.size < 2 or not columns.size:
         return ()
-    left_s_K = np.cumsum(found.barrier.cycle_K[columns][::-1])[::-1]
-    columns = columns[left_s_K <= max(float(found.steady_barrier.cycle_K.sum()), SETTLED_S)]
-    span_s = float(found.barrier.cycle_K[columns].sum())
+    left_s_K = np.cumsum(found.barrier.span_K[columns][::-1])[::-1]
+    columns = columns[left_s_K <= max(float(found.steady_barrier.span_K.sum()), SETTLED_S)]
+    span_s = float(found.barrier.span_K[columns].sum())
     if span_s < PAST_S:
         return ()
     told = {entry.late.row for entry in (*found.stragglers, *found.open_late)} | {
@@ -449,7 +449,7 @@ def _with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> tuple[L
     """Each straggler's cause, where its device's clock is held back below its peers' and that explains the delay."""
     if not diagnosis.stragglers:
         return ()
-    found = clocks(float(diagnosis.steady_barrier.cycle_K.sum()))
+    found = clocks(float(diagnosis.steady_barrier.span_K.sum()))
     late_rows = {entry.late.row for entry in diagnosis.stragglers}
     peers = [row for row in diagnosis.compared_rows.tolist() if row not in late_rows]
     known = [clock.mhz for row in peers if (clock := found[row]) is not None]

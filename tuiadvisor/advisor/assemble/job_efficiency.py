@@ -68,5 +68,5 @@ def _per_step(rate: float | None, elapsed_s: float | None) -> float | None:
 def _clock_mhz(roster: Roster, diagnosis: Diagnosis) -> float | None:
     facts = [roster.ranks.get(rank) for rank in diagnosis.table.ranks]
     places = [(fact.host, fact.pid, fact.texts.get("device_uuid")) for fact in facts if fact is not None]
-    known = roster.device_clocks.clocks(places, float(diagnosis.steady_barrier.cycle_K.sum()))
+    known = roster.device_clocks.clocks(places, float(diagnosis.steady_barrier.span_K.sum()))
     return median([one.mhz for one in known if one is not None] or [0.0]) or None

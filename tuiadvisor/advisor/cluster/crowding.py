@@ -82,7 +82,7 @@ def crowd(diagnosis: Diagnosis, queues: RunQueues, outside: Outside) -> Crowd:
     would be to blame loader or network for what the hosts do. What they do once the last step has ended, as while a
     new process starts, is nothing that a step waited for.
     """
-    last_s = max(float(diagnosis.steady_barrier.cycle_K.sum()), LEAST_CROWD_S)
+    last_s = max(float(diagnosis.steady_barrier.span_K.sum()), LEAST_CROWD_S)
     table = diagnosis.table
     stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
     ends_ns = table.last_end_ns_R[::stride] + LAST_SAMPLE_NS

@@ -190,7 +190,7 @@ class DeviceTimes:
             valid &= jobs_RC <= last + shift
         num_measuring = int(valid.any(axis=1).sum())
         jobs, counts = np.unique(jobs_RC[valid], return_counts=True)
-        jobs = _evenly(jobs[counts >= MIN_COMMON * num_measuring])[-self._capacity :]
+        jobs = jobs[counts >= MIN_COMMON * num_measuring]
         if not jobs.size:
             return None
         place = np.searchsorted(jobs, jobs_RC)
@@ -202,6 +202,8 @@ class DeviceTimes:
         whole = ~_left_out(present)
         if not whole.any():
             return None
+        # Of those that count: else what is left of the fewest that a verdict takes may be one too few.
+        whole &= np.isin(jobs, _evenly(jobs[whole])[-self._capacity :])
         jobs, present = jobs[whole], present[:, whole]
         kept = whole[cells[1]]
         row, slot = row[kept], slot[kept]

@@ -58,7 +58,11 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
         return None  # one that moves is enough, and most often the first of thousands does
     places = _places(roster, store)
-    found = standstill(places, _longest_step_s(table, roster)) if places else None
+    if not places:
+        return None
+    recorded = collective_evidence(_answers(roster), ())
+    is_recorded = recorded is not None and bool(recorded.hang.waits) and bool(recorded.hang.missing)
+    found = standstill(places, _longest_step_s(table, roster), is_recorded=is_recorded)
     if found is None:
         return None
     found = _with_recorders(found, roster, places)
@@ -79,7 +83,7 @@ def no_step_words(roster: Roster, store: StepStore, table: StepTable | None) -> 
 
 def _places(roster: Roster, store: StepStore) -> list[RankNow]:
     """Where each rank is; empty where what some of them do now is not known."""
-    answers = roster.recorder_answers.of([facts for facts in roster.ranks.values() if _was_live(facts)])
+    answers = _answers(roster)
     evaluating = {answer.rank for answer in answers if answer.evaluates}
     offsets, last = store.job_offsets(), store.last_job_steps()
     silent = roster.silent_agents()
@@ -116,12 +120,16 @@ def _places(roster: Roster, store: StepStore) -> list[RankNow]:
 
 def _with_recorders(found: Standstill, roster: Roster, places: Sequence[RankNow]) -> Standstill:
     """With what the ranks' flight recorders say, where they have been asked in this standstill."""
-    live = [facts for facts in roster.ranks.values() if _was_live(facts)]
-    answers = roster.recorder_answers.of(live)
+    answers = _answers(roster)
     heard = {answer.rank for answer in answers}
     silent = [(rank, NO_ANSWER) for rank in sorted({*found.waiting, *found.missing} - heard)]
     evidence = collective_evidence(answers, tuple(silent))
     return informed(found, evidence, {now.rank: now for now in places if now.state == "live"})
+
+
+def _answers(roster: Roster) -> tuple[Asked, ...]:
+    """Of this standstill."""
+    return roster.recorder_answers.of([facts for facts in roster.ranks.values() if _was_live(facts)])
 
 
 def measured_of(found: Standstill, roster: Roster) -> Measured:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 MIN_STILL_S: Final = 5.0  # a step of a few milliseconds that takes this long is no jitter
 LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pattern
-# All ranks in code without a hook: the loop may be over. On devices that is where `.item()` waits for a collective.
+# All ranks in code without a hook: the loop may be over. On devices that is where `.item()` waits for a collective: it
+# takes no longer than elsewhere then if the flight recorders tell of one that some have entered and others not.
 OUTSIDE_PATIENCE_S: Final = 60.0
 PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
 # Flight recorders are asked after 5 s and answer within one: who computes is not called hung before they tell what in.
@@ -90,10 +91,13 @@ class Departure:
     others: tuple[int, ...]
 
 
-def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Standstill | None:
+def standstill(
+    ranks: Sequence[RankNow], longest_step_s: float | None, *, is_recorded: bool = False
+) -> Standstill | None:
     """What stands still now; None while anything moves, or not for long enough.
 
-    longest_step_s: without checkpoint and evaluation; None before the first steps.
+    longest_step_s: without checkpoint and evaluation; None before the first steps. is_recorded: flight recorders tell
+    of a collective that some ranks have entered and others not.
     """
     live = [now for now in ranks if now.state == "live"]
     dead = _dead(ranks, live) or _left(ranks, live)
@@ -119,7 +123,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
     on_device = any(now.on_device for now in live)
     # All ranks in code without a hook: the loop may be over, or a report is being written.
-    if phases == {"other"}:
+    if phases == {"other"} and not is_recorded:
         limit_s = max(limit_s, OUTSIDE_PATIENCE_S)
     if for_s < limit_s or (phases == {"other"} and not (on_device and len(live) > 1)):
         return None

@@ -59,7 +59,7 @@ def find_lateness(
     late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R)
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
-    past = found.work_RK, found.cycle_K
+    past = found.work_RK, found.cycle_K, found.span_K
     stragglers = with_time_off_core(stragglers, rows, barrier, witnesses.off_core, past)
     kept = stragglers
     waits_alike: tuple[LateRank, ...] = ()
@@ -88,12 +88,12 @@ def _kept_waiting(found: Window, off_core: OffCoreOf | None) -> tuple[Floats, Fl
     if off_core is None or not found.rows.size or not found.cycle_K.size:
         return None
     # Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
-    left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
+    left_s_K = np.cumsum(found.span_K[::-1])[::-1]
     begin = min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
-    cycle_K = found.cycle_K[begin:]
-    seen = off_core(float(cycle_K.sum()))
+    cycle_K, span_s = found.cycle_K[begin:], float(found.span_K[begin:].sum())
+    seen = off_core(span_s)
     work_RK, seen_of_each = found.work_RK[:, begin:], [seen[row] for row in found.rows.tolist()]
-    return lacks_core(work_RK, cycle_K, seen_of_each), is_stopped(work_RK, cycle_K, seen_of_each)
+    return lacks_core(work_RK, cycle_K, span_s, seen_of_each), is_stopped(work_RK, cycle_K, seen_of_each)
 
 
 def find_held(
@@ -104,12 +104,12 @@ def find_held(
     On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
     whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps.
     """
-    span_s = max(float(window.cycle_K.sum()), min(float(found.cycle_K.sum()), SETTLED_S))
+    span_s = max(float(window.span_K.sum()), min(float(found.span_K.sum()), SETTLED_S))
     if off_core is None or span_s <= 0 or (found.rows.size > 1 and not (late.lacking or late.stopped)):
         return ()
     held = held_ranks(off_core(span_s), span_s)
     if found.rows.size <= 1:  # who does not keep pace is not waited for
-        left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
+        left_s_K = np.cumsum(found.span_K[::-1])[::-1]
         columns = found.columns[left_s_K <= span_s]
         return tuple(one for one in held if keeps_pace(table, columns, one.row))
     named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}

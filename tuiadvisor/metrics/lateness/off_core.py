@@ -143,15 +143,16 @@ def least_throttled(seen: list[OffCore]) -> float | None:
     return min(one.throttled or 0.0 for one in seen)
 
 
-def lacks_core(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Floats:
+def lacks_core(work_RK: Floats, cycle_K: Floats, span_s: float, off_core: list[OffCore]) -> Floats:
     """Of each row the share of its lateness that is surely for want of a core; 0 of whom that is not known.
 
-    off_core: of each row. A rank that is run now and then has steps of any length: by them alone it takes hundreds
+    off_core: of each row, over span_s seconds: of steps that are measured now and then, those between them too.
+    A rank that is run now and then has steps of any length: by them alone it takes hundreds
     until its lateness is no chance. The kernel's count is no sample; what it may differ by between ranks alike is taken
     off. Who only waits at the barrier with a spinning thread is not late in most steps.
     """
     wait_R = np.array([np.nan if one.wait is None else one.wait for one in off_core])
-    if float(cycle_K.sum()) < PAST_S:
+    if span_s < PAST_S:
         return np.zeros(wait_R.size)
     return _surely_late(work_RK, cycle_K, wait_R, LACKS_CORE, np.full(wait_R.size, LACKS_CORE))
 
@@ -192,15 +193,15 @@ def with_time_off_core(
     rows: Ints,
     barrier: Barrier,
     off_core: OffCoreOf | None,
-    past: tuple[Floats, Floats] | None = None,
+    past: tuple[Floats, Floats, Floats] | None = None,
 ) -> tuple[LateRank, ...]:
     """Each straggler with what kept it off its cores beyond its peers, where that covers the window.
 
-    past: work of `rows` and cycle of all steps known, the window's last; they tell where the window is too short.
+    past: work of `rows`, cycle and span of all steps known, the window's last; they tell where the window is too short.
     """
     if off_core is None or not stragglers:
         return stragglers
-    span_s = float(barrier.cycle_K.sum())
+    span_s = float(barrier.span_K.sum())
     seen = off_core(span_s)
     late_rows = {entry.late.row for entry in stragglers}
     steps = _Steps(
@@ -257,14 +258,14 @@ class _Steps:
 
 
 def _with_past(
-    stragglers: tuple[LateRank, ...], rows: Ints, past: tuple[Floats, Floats], off_core: OffCoreOf
+    stragglers: tuple[LateRank, ...], rows: Ints, past: tuple[Floats, Floats, Floats], off_core: OffCoreOf
 ) -> tuple[LateRank, ...]:
     """None is open that was as late before its window began anew, which its waiting for a core does not explain.
 
     Others' work changes a job's pace, so on a crowded host windows are short; who is late stays so.
     """
-    work_RK, cycle_K = past
-    left_s_K = np.cumsum(cycle_K[::-1])[::-1]  # from each step's begin to the end
+    work_RK, cycle_K, span_K = past
+    left_s_K = np.cumsum(span_K[::-1])[::-1]  # from each step's begin to the end
     if not cycle_K.size or left_s_K[0] < PAST_S:
         return stragglers
     begin = int(np.flatnonzero(left_s_K >= min(SETTLED_S, left_s_K[0]))[-1])
@@ -273,7 +274,7 @@ def _with_past(
     if not is_peer.any():
         return stragglers
     excess_RK = work_RK[:, begin:] - np.median(work_RK[is_peer, begin:], axis=0)
-    span_s = float(cycle_K[begin:].sum())
+    span_s = float(span_K[begin:].sum())
     seen = off_core(span_s)
     steps = _Steps(span_s, float(cycle_K[begin:].mean()), [seen[row] for row in rows[is_peer].tolist()])
 

@@ -48,6 +48,15 @@ class Barrier:
     cycle_K: Floats
     complete_K: Bools  # every expected rank is known in this step
     last_K: Floats  # row of the last arriver; NaN where not complete
+    gap_K: Ints | None = None  # steps from each to the next one of the table; None: they follow one another
+
+    @property
+    def span_K(self) -> Floats:
+        """Seconds that each step stands for: of those that were measured, until the next one is.
+
+        What the kernel, a device or an agent counts goes on between them, so it is asked for that long.
+        """
+        return self.cycle_K if self.gap_K is None else self.cycle_K * self.gap_K
 
 
 def _none(table: StepTable) -> Barrier:
@@ -103,6 +112,11 @@ def find_barrier(table: StepTable, alive_R: Bools, *, holds_stages: bool = False
     alive_R: ranks still running; their newest records may still be under way, so a step without them is
     incomplete rather than theirs to miss.
     """
+    found = _best(table, alive_R, holds_stages=holds_stages)
+    return found if table.gap_K is None else replace(found, gap_K=table.gap_K)
+
+
+def _best(table: StepTable, alive_R: Bools, *, holds_stages: bool) -> Barrier:
     if table.num_ranks < 2 or table.num_steps < 2 or holds_stages or has_stages(table):
         return _none(table)
     present = table.present_RK
@@ -300,4 +314,5 @@ def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
         cycle_K=picked(barrier.cycle_K, which),
         complete_K=picked(barrier.complete_K, which),
         last_K=picked(barrier.last_K, which),
+        gap_K=None if barrier.gap_K is None else picked(barrier.gap_K, which),
     )

@@ -96,6 +96,14 @@ class StepTable:
         """Whether steps are missing between its columns, so that distances between them mean nothing."""
         return self.steps is not None and bool((np.diff(self.steps) != 1).any())
 
+    @property
+    def gap_K(self) -> Ints | None:
+        """Job steps from each column to the next one, of the last as of the one before; None where all are 1."""
+        if not self.is_sampled:
+            return None
+        gaps = np.diff(np.asarray(self.steps))
+        return np.append(gaps, gaps[-1:])
+
     def flagged_RK(self, flag: StepFlag) -> Bools:
         """Where a flag is set."""
         return np.asarray((self.flags_RK & int(flag)) != 0)

@@ -33,6 +33,7 @@ class Window:
     work_RK: Floats
     beyond_RK: Floats  # the same beyond the ranks' common level
     cycle_K: Floats
+    span_K: Floats  # seconds that each of them stands for, as `Barrier.span_K`
     wandering: Wandering | None
     regime: Regime
 
@@ -60,7 +61,8 @@ def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bo
         regime = find_regime(table, columns, work, beyond, cycle, common=common)
     if wandering is not None and wandering.since > regime.start:
         regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
-    return Window(rows, columns, work, beyond, cycle, wandering, regime)
+    span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
+    return Window(rows, columns, work, beyond, cycle, span, wandering, regime)
 
 
 def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
