@@ -124,7 +124,7 @@ def test_long_steps_and_what_may_take_long_get_their_time() -> None:
     ("num_ranks", "device", "after_s"), [(2, "cuda", 5), (2, "cpu", 60), (2, None, 60), (1, "cuda", 60)]
 )
 def test_on_devices_ranks_wait_in_other_code_too(num_ranks: int, device: str | None, after_s: int) -> None:
-    """Where the loss is looked at, a thread meets the collective its device waits in; one rank alone waits for nobody."""
+    """A look at the loss meets the collective that the device waits in; one rank alone waits for nobody."""
     host = Host(num_ranks, device)
     host.work(10, 0.5)
     host.phases = ["other"] * num_ranks
