@@ -48,6 +48,18 @@ def _is_observed(clock: sc.StepClock) -> bool:
     return bool(clock.observed & 1 << phases.DATA_WAIT)
 
 
+def _is_batch(value: object) -> bool:
+    """Whether tensors are handed out that are no model's own: those of a loop over its parameters are no batch."""
+    tensor = first_tensor(value)
+    return tensor is not None and not isinstance(tensor, sys.modules["torch"].nn.Parameter)
+
+
+def _is_torchs(code: CodeType) -> bool:
+    """Whether it is torch's own and no loader: what a module holds, a batch that is split into micro-batches."""
+    home = str(sys.modules["torch"].__file__).removesuffix("__init__.py")
+    return code.co_filename.startswith(home) and not code.co_filename.startswith(f"{home}utils/data/")
+
+
 class IteratorSearch:
     """One tool of sys.monitoring: first looking at all code, then timing what was found."""
 
@@ -86,7 +98,9 @@ class IteratorSearch:
         if not is_iterator:
             return self.monitoring.DISABLE  # for good: what will be timed must never be disabled
         is_waited_for = self.clock.phase == phases.OTHER and len(self.codes) < MAX_CODES
-        if is_waited_for and code not in self.codes and attempt(INSPECTION, first_tensor, value) is not None:
+        if is_waited_for and code not in self.codes and attempt(INSPECTION, _is_batch, value):
+            if _is_torchs(code):
+                return self.monitoring.DISABLE
             self.codes.append(code)
         return None
 

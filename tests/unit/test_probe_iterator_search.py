@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from tuiadvisor_probes import iterator_hook, phases
-from tuiadvisor_probes.iterator_hook import FIRST_STEP, NUM_STEPS_SEARCHED, TOOL_NAME, install
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from tuiadvisor_probes import data_hook, iterator_hook, phases  # noqa: E402
+from tuiadvisor_probes.iterator_hook import FIRST_STEP, NUM_STEPS_SEARCHED, TOOL_NAME, install  # noqa: E402
 
 EVENTS = ("PY_START", "PY_RESUME", "PY_YIELD", "PY_RETURN", "PY_UNWIND")
 
@@ -230,6 +233,45 @@ def test_code_that_is_no_iterator_is_not_asked_again(probe: Probe, monitoring: M
     assert {} == monitoring.local
     assert "no DataLoader in use and no Python iterator hands out tensors" == probe.absences["data_wait"]
     assert ({}, {}) == (monitoring.tools, monitoring.called)
+
+
+@pytest.mark.parametrize("name", ["parameters", "buffers"])
+def test_a_loop_over_a_models_tensors_is_no_wait_for_data(
+    probe: Probe, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As pipelining makes one a step: each of 16 parameters was a batch, and cost two of the device's events."""
+    monkeypatch.setattr(iterator_hook, "first_tensor", data_hook.first_tensor)
+    own = getattr(nn.Module, name).__code__
+    for tensor in getattr(nn.BatchNorm1d(3), name)():
+        if tensor.dim():
+            monitoring.happens("PY_YIELD", own, tensor)
+    monitoring.happens("PY_YIELD", GENERATOR, nn.Parameter(torch.ones(3)))  # of somebody's own loop over them
+    probe.step(FIRST_STEP + NUM_STEPS_SEARCHED)
+    assert {} == monitoring.local
+
+
+def test_micro_batches_of_a_pipeline_are_no_wait_for_data(
+    probe: Probe, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is split by torch's own code, which waits for nothing; torch's loaders are looked at."""
+    monkeypatch.setattr(iterator_hook, "first_tensor", data_hook.first_tensor)
+    home = str(torch.__file__).removesuffix("__init__.py")
+    split = GENERATOR.replace(co_filename=f"{home}distributed/pipelining/microbatch.py")
+    loader = GENERATOR.replace(co_filename=f"{home}utils/data/datapipes/iter/grouping.py")
+    for code in (split, loader):
+        monitoring.happens("PY_YIELD", code, torch.ones(3))
+    probe.step(FIRST_STEP + NUM_STEPS_SEARCHED)
+    assert [loader] == list(monitoring.local)
+
+
+def test_a_tensor_that_is_no_models_own_is_a_batch(
+    probe: Probe, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever hands it out."""
+    monkeypatch.setattr(iterator_hook, "first_tensor", data_hook.first_tensor)
+    monitoring.happens("PY_YIELD", GENERATOR, [torch.ones(3)])
+    probe.step(FIRST_STEP + NUM_STEPS_SEARCHED)
+    assert [GENERATOR] == list(monitoring.local)
 
 
 def test_a_loader_that_comes_meanwhile_ends_the_search(probe: Probe, monitoring: Monitoring) -> None:
