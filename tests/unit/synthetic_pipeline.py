@@ -5,18 +5,20 @@ Independent of the product's own re-simulation: here time goes forward in a loop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
-from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
 
 MS = 1e-3
 OUTSIDE_S = 2 * MS  # optimizer
+LAUNCH_NS = 50_000
 OBSERVED = ("forward", "backward", "comm_exposed", "optimizer", "pipeline_idle", "other")
 Chunk = tuple[str, int, int]  # F or B, stage, micro-batch
 Rows = list[tuple[int, ...]]
@@ -217,6 +219,70 @@ def _hello(job: Pipeline, host: str) -> Frame:
     ]
     clock = {} if job.clock_s else {"wall_ns": 10**18, "mono_ns": 10**9}
     return Frame(FrameKind.HELLO, f"{host}/1/1", 0, 10**9, {"host": host, "ranks": ranks, **clock})
+
+
+def on_devices(job: Pipeline, measured: range) -> list[Frame]:
+    """The same run of ranks on devices, whose threads launch a chunk in 50 us and run on.
+
+    The steps in `measured` were timed on the devices, each by a clock of its own: rank r's is 3 ms r beside the host's.
+    """
+    whole = frames(replace(job, recorded=tuple(range(job.num_steps))))
+    result = []
+    for frame in whole:
+        if frame.kind == FrameKind.HELLO:
+            payload: Any = frame.payload
+            ranks = [{**entry, "device": "cuda"} for entry in payload["ranks"]]
+            result.append(replace(frame, payload={**payload, "ranks": ranks}))
+        elif frame.kind != FrameKind.EVENTS:
+            result.append(frame)
+        else:
+            columns = unpack_columns(frame.payload, EVENT_NAMES)
+            rows = [tuple(row) for row in np.stack([columns[name] for name in EVENT_NAMES], axis=1).tolist()]
+            rows = [row for row in rows if row[1] != EventKind.P2P_WAIT]
+            told = [*_launched(job, rows), *_timed(rows, measured)]
+            if told:
+                result.append(replace(frame, payload=pack_columns(told, EVENT_NAMES)))
+    return result
+
+
+def _launched(job: Pipeline, rows: Rows) -> Rows:
+    """Chunks as the threads saw them, of steps in detail."""
+    told: Rows = []
+    for rank, step in sorted({(row[0], row[2]) for row in rows if row[2] in job.recorded}):
+        chunks = sorted((row for row in rows if (row[0], row[2]) == (rank, step)), key=lambda row: row[3])
+        begin = chunks[0][3]
+        for place, row in enumerate(chunks):
+            at = begin + place * LAUNCH_NS
+            told.append((*row[:3], at, at + LAUNCH_NS, *row[5:]))
+    return told
+
+
+def _timed(rows: Rows, measured: range) -> Rows:
+    """Device phases: the chunks, and what lies around them from the step's begin to its end."""
+    phases = {
+        EventKind.STAGE_FORWARD: PHASES.index("forward"),
+        EventKind.STAGE_BACKWARD: PHASES.index("backward"),
+    }
+    told: Rows = []
+    for rank, step in sorted({(row[0], row[2]) for row in rows if row[2] in measured}):
+        of_step = [row for row in rows if row[2] == step]
+        chunks = sorted((row for row in of_step if row[0] == rank), key=lambda row: row[3])
+        at, done = min(row[3] for row in of_step), max(row[4] for row in of_step)
+        spans = []
+        for row in chunks:
+            spans += [(at, row[3], PHASES.index("other")), (row[3], row[4], phases[EventKind(row[1])])]
+            at = row[4]
+        spans += [
+            (at, done, PHASES.index("other")),
+            (done, done + round(OUTSIDE_S * 1e9), PHASES.index("optimizer")),
+        ]
+        shift = 3_000_000 * rank
+        told += [
+            (rank, int(EventKind.DEVICE_PHASE), step, a + shift, b + shift, phase, 20_000, -1, 40_000_000)
+            for a, b, phase in spans
+            if b > a
+        ]
+    return told
 
 
 def pipeline_run(job: Pipeline) -> RunView:

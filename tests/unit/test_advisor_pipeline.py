@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_pipeline import MS, Pipeline, frames, pipeline_run
+from synthetic_pipeline import MS, Pipeline, frames, on_devices, pipeline_run
 from synthetic_run import Job, above_info, final_view, folded
 from test_advisor_hostile import assert_finite
 
@@ -17,6 +17,7 @@ from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.events import EVENT_NAMES
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+from tuiadvisor.text.wording import why_no_chart
 from tuiadvisor.views.pipeline import PipelineView
 from tuiadvisor.views.run_view import RunView
 
@@ -260,6 +261,44 @@ def test_a_data_parallel_job_has_a_chain_and_no_pipeline() -> None:
     assert None is view.chain[1].seconds
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_on_devices_a_heavy_stage_is_named_by_what_the_devices_take(schedule: str, rank: int) -> None:
+    """Launches are alike on all ranks and no two devices share a clock: it costs what the same run on a CPU says."""
+    job = replace(ENOUGH, schedule=schedule, heavy=((rank, 1.5),), recorded=tuple(range(4, 28)))
+    view, by_host = folded(on_devices(job, range(2, 40))).view(), pipeline_run(job)
+    assert "device" == view.clock
+    assert [("heavy_stage", (rank,), None)] == above_info(view)
+    (finding,), (expected,) = (
+        [entry for entry in each.findings if entry.id == "heavy_stage"] for each in (view, by_host)
+    )
+    assert finding.loss_s_per_step == pytest.approx(expected.loss_s_per_step, rel=0.05)
+    pipeline, reference = pipeline_of(view), pipeline_of(by_host)
+    assert pipeline.bubble == pytest.approx(reference.bubble, abs=0.02)
+    assert pipeline.fill_share == pytest.approx(reference.fill_share, abs=0.02)
+    assert pipeline.imbalance_share == pytest.approx(reference.imbalance_share, abs=0.02)
+    assert ((), ()) == (pipeline.chart, pipeline.ranks)  # where chunks lie to each other is not known
+    assert why_no_chart(pipeline).startswith("no chart: each device timed its own chunks")
+
+
+def test_on_devices_equal_stages_are_told_equal_and_nothing_is_decided() -> None:
+    """Whether ranks wait for each other within a chunk is not seen: no keep, but the bubble is that of a CPU's run."""
+    job = replace(ENOUGH, recorded=tuple(range(4, 28)))
+    view = folded(on_devices(job, range(2, 40))).view()
+    assert [] == above_info(view)
+    assert view.verdict.decision is None
+    assert pipeline_of(view).bubble == pytest.approx(3 / 35, abs=0.03)
+
+
+@pytest.mark.parametrize("measured", [range(28, 40), range(0)])
+def test_on_devices_chunks_that_no_device_timed_tell_when_they_were_launched(measured: range) -> None:
+    """None of the steps in detail was measured."""
+    job = replace(ENOUGH, heavy=((2, 1.5),), recorded=tuple(range(4, 28)))
+    view = folded(on_devices(job, measured)).view()
+    assert [] == above_info(view)
+    assert "when they were launched" in pipeline_of(view).why_unknown
+
+
 VALUE = st.one_of(st.integers(-3, 20), st.sampled_from([1 << 62, -(1 << 63), (1 << 63) - 1, 10**9, 1 << 40]))
 
 
@@ -269,8 +308,8 @@ VALUE = st.one_of(st.integers(-3, 20), st.sampled_from([1 << 62, -(1 << 63), (1 
     st.lists(st.tuples(*([VALUE] * len(EVENT_NAMES))), max_size=20),
     st.lists(
         st.tuples(
-            st.integers(0, 3), st.sampled_from([64, 65, 66, 67]), st.integers(28, 34), st.integers(10**9, 5 * 10**9),
-            st.integers(0, 10**9), st.integers(-1, 5), st.integers(-1, 9),
+            st.integers(0, 3), st.sampled_from([48, 64, 65, 66, 67]), st.integers(28, 34),
+            st.integers(10**9, 5 * 10**9), st.integers(0, 10**9), st.integers(-1, 5), st.integers(-1, 9),
         ),
         max_size=30,
     ),

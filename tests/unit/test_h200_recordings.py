@@ -100,12 +100,17 @@ def test_a_fault_is_named_with_its_cause_and_its_cost(known: Known) -> None:
     assert named_on_the_way(known.name) == {1} or not known.ranks
 
 
-def test_a_slow_stage_of_a_pipeline_is_not_decided_by_phases_alone() -> None:
-    """Stages meet within forward and backward; nobody is named without a look at kernels."""
+def test_a_slow_stage_of_a_pipeline_is_named_by_what_its_device_takes() -> None:
+    """Half of the multiprocessors more for the first stage: the second takes half as long again."""
     view = whole_view(path_of("pipeline-stage"))
-    assert view.verdict.decision is None
-    assert "a capture of kernels does" in view.verdict.sentence
-    assert set() == named_on_the_way("pipeline-stage")
+    assert "tune" == view.verdict.decision
+    assert "stage 1 on rank 1 takes 47 % longer than the others" in view.verdict.sentence
+    assert named_on_the_way("pipeline-stage") == {1}
+    assert view.pipeline is not None
+    slow, fast = view.pipeline.stages[1], view.pipeline.stages[0]
+    assert slow.forward_s + slow.backward_s == pytest.approx(
+        1.5 * (fast.forward_s + fast.backward_s), rel=0.04
+    )
 
 
 def test_what_watching_takes_is_told_of_all_steps() -> None:

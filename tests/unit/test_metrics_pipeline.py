@@ -13,8 +13,10 @@ from tuiadvisor.metrics.pipeline.pipeline_balance import (
     PipelineTimes,
     ideal_bubble,
     pipeline_times,
+    timed_by_devices,
 )
 from tuiadvisor.metrics.pipeline.pipeline_simulation import Replay, replay_of
+from tuiadvisor.phases import PHASES
 
 FORWARD, BACKWARD, WAIT = EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD, EventKind.P2P_WAIT
 MS = 1_000_000
@@ -48,6 +50,37 @@ def times_of(rows: list[Row]) -> PipelineTimes:
     times = pipeline_times(events_of(rows))
     assert times is not None
     return times
+
+
+def test_launched_chunks_take_the_times_of_their_devices_in_order() -> None:
+    """A step in which a device was seen to do one forward more, and one that no device timed, are left out."""
+    launched, timed = gpipe(2, 3, 1, 1, num_steps=4), []
+    for row in gpipe(2, 3, 40 * MS, 80 * MS, num_steps=4):
+        phase = PHASES.index("forward" if row[1] == FORWARD else "backward")
+        timed.append((*row[:5], phase, UNKNOWN))
+    timed = [row for row in timed if row[2] != 2]
+    timed.append((1, 0, 3, 1, 2, PHASES.index("forward"), UNKNOWN))
+    found = timed_by_devices(events_of(launched), events_of(timed))
+    pairs = set(zip(found.rank.tolist(), found.step.tolist(), strict=True))
+    assert {(0, 0), (1, 0), (0, 1), (1, 1), (0, 3)} == pairs
+    times = pipeline_times(found)
+    assert times is not None
+    assert (0, 1) == times.steps
+    assert (3 * 0.04, 3 * 0.08) == pytest.approx((times.forward_s_S[1], times.backward_s_S[0]))
+    nothing = events_of([])
+    assert 0 == timed_by_devices(events_of(launched), nothing).step.size
+    assert 0 == timed_by_devices(nothing, events_of(timed)).step.size
+
+
+def test_of_clocks_apart_the_longest_span_of_a_rank_is_the_pipelines() -> None:
+    """Rank 1 of two is a second ahead: who begins a step also ends it."""
+    rows = gpipe(2, 3, 4 * MS, 8 * MS)
+    apart = [(*row[:3], row[3] + 1000 * MS * row[0], row[4] + 1000 * MS * row[0], *row[5:]) for row in rows]
+    together, found = pipeline_times(events_of(rows)), pipeline_times(events_of(apart), own_clocks=True)
+    assert together is not None
+    assert found is not None
+    assert together.span_s_K == pytest.approx(found.span_s_K)
+    assert together.bubble_K == pytest.approx(found.bubble_K)
 
 
 @pytest.mark.parametrize(

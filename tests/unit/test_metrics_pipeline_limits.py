@@ -65,7 +65,7 @@ def worked(factor: Factor, num_steps: int, job: Pipeline = JOB, span_s: float = 
 
     every = np.arange(num_steps)
     lengths = np.full(num_steps, span_s + OUTSIDE_S)
-    return RankWork(tuple(range(job.num_ranks)), 0, of("F"), of("B"), every, every, lengths)
+    return RankWork(tuple(range(job.num_ranks)), every, of("F"), of("B"), every, every, lengths)
 
 
 def limits(events: PipelineEvents, work: RankWork | None = None) -> PipelineLimits:
@@ -182,7 +182,7 @@ def test_the_part_that_is_heavy_is_named_if_it_is_one(factor: Factor, phase: str
         {"forward_s_RK": np.full((4, MIN_STEPS), np.nan)},
         {"forward_s_RK": np.zeros((4, MIN_STEPS))},
         {"backward_s_RK": np.full((4, MIN_STEPS), -1.0)},
-        {"first_step": 1000, "window_steps": LATER, "steady_steps": LATER},
+        {"steps": LATER, "window_steps": LATER, "steady_steps": LATER},
     ],
 )
 def test_records_that_cannot_be_scaled_by_leave_the_steps_seen_whole(broken: dict[str, object]) -> None:

@@ -303,6 +303,7 @@ class Advisor(Intake):
             diagnosis,
             None if steps is None else steps[1],
             on_device=self.on_device,
+            is_timed=timed is not None,
         )
         if diagnosis is not None and not diagnosis.enough:
             diagnosis = replace(

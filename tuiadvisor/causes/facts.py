@@ -119,6 +119,9 @@ class Pipelines:
     num_pipelines: int
     schedule: str | None
     why_not: str
+    own_clocks: bool = (
+        False  # chunks were timed by each device's own clock: where they lie to each other is unknown
+    )
 
     @property
     def shown(self) -> PipelineLimits | None:

@@ -79,3 +79,4 @@ class PipelineView:
     chart_step: int | None = None
     chart_s: float | None = None  # length of the step that is drawn
     chart: tuple[PipelineChunk, ...] = ()  # by rank and begin; empty where there are too many to draw
+    own_clocks: bool = False  # each device timed its own chunks: how they lie to each other is unknown

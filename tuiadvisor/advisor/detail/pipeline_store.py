@@ -1,12 +1,13 @@
 """The recent chunks of every pipeline stage, bounded in memory.
 
-In: EVENTS frames, of which all but pipeline events are left out here.  Out: columns with job steps and the clock of one
-host, for metrics.pipeline. Records that cannot be true are dropped and counted.
+In: EVENTS frames, of which all but pipeline events are left out here, and of ranks with stages what their devices took
+for forward and backward.  Out: columns with job steps and the clock of one host, or of each device its own, for
+metrics.pipeline. Records that cannot be true are dropped and counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
-from tuiadvisor.events import PIPELINE_KINDS, UNKNOWN
-from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
+from tuiadvisor.events import PIPELINE_KINDS, UNKNOWN, EventKind
+from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, timed_by_devices
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +33,7 @@ MAX_STAGES_A_RANK: Final = 16
 MAX_MICRO_BATCH: Final = 1 << 20
 MAX_CHUNK_NS: Final = 3600 * 10**9
 _KINDS: Final = np.array([int(kind) for kind in PIPELINE_KINDS])
+_OF_CHUNKS: Final = np.array([PHASES.index("forward"), PHASES.index("backward")])
 _KEPT: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq")
 
 
@@ -49,14 +52,23 @@ class PipelineStore:
         self.num_rows = 0  # ever taken: changes when there is something new
         self.num_bad_rows = 0
         self._held = EventBlocks(_KEPT, MAX_ROWS)
+        self._timed = EventBlocks(_KEPT, MAX_ROWS)  # forward and backward on the devices of ranks with stages
         self.stages: dict[int, tuple[int, ...]] = {}  # of each rank, those whose chunks were seen there
 
     def add(self, columns: Mapping[str, Ints], host: str) -> None:
         """Take the pipeline's rows of one frame."""
+        if self.stages:
+            is_timed = (columns["kind"] == int(EventKind.DEVICE_PHASE)) & np.isin(
+                columns["group"], _OF_CHUNKS
+            )
+            is_timed &= np.isin(columns["rank"], list(self.stages))
+            self._timed.add(columns, is_timed & _plausible(columns), host)
         is_ours = np.isin(columns["kind"], _KINDS)
         if not is_ours.any():
             return
-        good = is_ours & _plausible(columns)
+        good = (
+            is_ours & _plausible(columns) & (columns["seq"] >= UNKNOWN) & (columns["seq"] < MAX_MICRO_BATCH)
+        )
         self.num_bad_rows += int(is_ours.sum() - good.sum())
         num = int(good.sum())
         if not num:
@@ -79,35 +91,25 @@ class PipelineStore:
 
         clock_shift(host, other) is added to host's clock to read other's. until_step: nothing after that job step.
         """
-        tracks = store.tracks
-        if not self._held or not tracks.num:
+        found = _of_job(self._held, store, until_step)
+        if found is None:
             return None
-        rank, kind, step, begin, end, stage, micro_batch, host = self._held.table()
-        rows = tracks.rows_of(rank)
-        offset_of = np.where(tracks.is_aligned, tracks.offset - store.axis_shift(), 0)
-        # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
-        good = (rows >= 0) & tracks.is_aligned[rows] & (begin >= tracks.born_ns[rows])
-        good &= step > tracks.last_step[rows] - LOOK_BACK_STEPS if until_step is None else True
-        job = step + offset_of[rows]
-        if until_step is not None:
-            good &= job <= until_step
-        if not good.any():
+        events, host = found
+        chosen = events.step >= np.unique(events.step)[-READ_STEPS:][0]
+        events, host = events.rows(chosen), host[chosen]
+        shift, known = self._shifts(np.unique(host), clock_shift)
+        begin_ns, end_ns = events.begin_ns + shift[host], events.end_ns + shift[host]
+        return HeldEvents(replace(events, begin_ns=begin_ns, end_ns=end_ns), known)
+
+    def held_on_devices(self, store: StepStore, until_step: int | None = None) -> PipelineEvents | None:
+        """The chunks of steps that were also measured on the devices, by each device's own clock; None without any."""
+        chunks, timed = (_of_job(blocks, store, until_step) for blocks in (self._held, self._timed))
+        if chunks is None or timed is None:
             return None
-        recorded = np.unique(job[good])
-        good &= job >= recorded[-READ_STEPS:][0]
-        shift, known = self._shifts(np.unique(host[good]), clock_shift)
-        return HeldEvents(
-            PipelineEvents(
-                rank=rank[good],
-                kind=kind[good],
-                step=job[good],
-                begin_ns=begin[good] + shift[host[good]],
-                end_ns=end[good] + shift[host[good]],
-                stage=stage[good],
-                micro_batch=micro_batch[good],
-            ),
-            known,
-        )
+        events = timed_by_devices(chunks[0], timed[0])
+        if not events.step.size:
+            return None
+        return events.rows(events.step >= np.unique(events.step)[-READ_STEPS:][0])
 
     def _shifts(self, hosts: Ints, clock_shift: Callable[[str, str], int | None]) -> tuple[Ints, bool]:
         """What to add to each host's clock to read the first one's, and whether that is known of all."""
@@ -120,11 +122,31 @@ class PipelineStore:
         return shift, known
 
 
+def _of_job(
+    blocks: EventBlocks, store: StepStore, until_step: int | None
+) -> tuple[PipelineEvents, Ints] | None:
+    """(rows of aligned ranks with their job steps, the index of each one's host); None without any."""
+    tracks = store.tracks
+    if not blocks or not tracks.num:
+        return None
+    rank, kind, step, begin, end, stage, micro_batch, host = blocks.table()
+    rows = tracks.rows_of(rank)
+    offset_of = np.where(tracks.is_aligned, tracks.offset - store.axis_shift(), 0)
+    # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
+    good = (rows >= 0) & tracks.is_aligned[rows] & (begin >= tracks.born_ns[rows])
+    good &= step > tracks.last_step[rows] - LOOK_BACK_STEPS if until_step is None else True
+    job = step + offset_of[rows]
+    if until_step is not None:
+        good &= job <= until_step
+    if not good.any():
+        return None
+    return PipelineEvents(rank, kind, job, begin, end, stage, micro_batch).rows(good), host[good]
+
+
 def _plausible(columns: Mapping[str, Ints]) -> Bools:
     begin, end = columns["begin_ns"], columns["end_ns"]
     good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS) & (columns["step"] >= 0)
     good &= columns["step"] < 1 << 40
     good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
     good &= end - np.maximum(begin, 0) < MAX_CHUNK_NS
-    good &= (columns["group"] >= UNKNOWN) & (columns["group"] < MAX_STAGE)
-    return np.asarray(good & (columns["seq"] >= UNKNOWN) & (columns["seq"] < MAX_MICRO_BATCH))
+    return np.asarray(good & (columns["group"] >= UNKNOWN) & (columns["group"] < MAX_STAGE))

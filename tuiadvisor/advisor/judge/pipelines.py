@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.detail.pipeline_store import HeldEvents
 from tuiadvisor.causes.facts import Pipelines
 from tuiadvisor.events import EventKind
 from tuiadvisor.metrics.diagnosis import MIN_CLEAR_LOSS, is_clear
-from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, chunks_of
+from tuiadvisor.metrics.pipeline.pipeline_balance import chunks_of
 from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits, RankWork, pipeline_limits
 from tuiadvisor.metrics.steps.arrays import column_median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
-    from tuiadvisor.advisor.detail.pipeline_store import HeldEvents, PipelineStore
+    from tuiadvisor.advisor.detail.pipeline_store import PipelineStore
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.off_core import OffCore
+    from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
     from tuiadvisor.metrics.steps.arrays import Bools
 
 MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
@@ -59,12 +61,20 @@ def find_pipelines(
     until_step: int | None = None,
     *,
     on_device: bool = False,
+    is_timed: bool = False,
 ) -> Pipelines | None:
-    """The job's pipelines; None where no rank has a stage. on_device: chunks tell when they were launched."""
+    """The job's pipelines; None where no rank has a stage.
+
+    on_device: chunks tell when they were launched. is_timed: the diagnosis rests on the devices' clocks, which tell
+    what the devices took for the chunks of some steps, too.
+    """
     told = has_stages(roster)
     held = chunks.held(store, roster.clocks.shift, until_step)
     if on_device and (told or held is not None):
-        return _nothing(LAUNCHED, roster)
+        events = chunks.held_on_devices(store, until_step) if is_timed else None
+        if events is None:
+            return _nothing(LAUNCHED, roster)
+        held = HeldEvents(events, clocks_known=True)
     if held is None:
         return _nothing("no chunk of a stage was seen yet", roster) if told else None
     groups = _groups(held, roster)
@@ -73,8 +83,8 @@ def find_pipelines(
     work = _rank_work(diagnosis)
     found = []
     for group in groups[:MAX_PIPELINES]:
-        events = _only(held.events, group)
-        limits = pipeline_limits(events, work)
+        events = held.events.rows(group)
+        limits = pipeline_limits(events, work, own_clocks=on_device)
         if limits is not None:
             found.append((limits, events))
     if not found:
@@ -87,6 +97,7 @@ def find_pipelines(
         num_pipelines=len(groups),
         schedule=_schedule(roster),
         why_not="",
+        own_clocks=on_device,
     )
 
 
@@ -136,28 +147,17 @@ def _groups(held: HeldEvents, roster: Roster) -> list[Bools] | None:
     return [np.ones(events.rank.size, dtype=np.bool_)]
 
 
-def _only(events: PipelineEvents, chosen: Bools) -> PipelineEvents:
-    return PipelineEvents(
-        rank=events.rank[chosen],
-        kind=events.kind[chosen],
-        step=events.step[chosen],
-        begin_ns=events.begin_ns[chosen],
-        end_ns=events.end_ns[chosen],
-        stage=events.stage[chosen],
-        micro_batch=events.micro_batch[chosen],
-    )
-
-
 def _rank_work(diagnosis: Diagnosis | None) -> RankWork | None:
     if diagnosis is None:
         return None
     table = diagnosis.table
+    steps = table.steps_of(np.arange(table.num_steps))
     return RankWork(
         ranks=table.ranks,
-        first_step=table.first_step,
+        steps=steps,
         forward_s_RK=table.phase_s_PRK[PHASE_INDEX["forward"]],
         backward_s_RK=table.phase_s_PRK[PHASE_INDEX["backward"]],
-        steady_steps=table.first_step + np.flatnonzero(diagnosis.steadiness.steady_K),
+        steady_steps=steps[np.flatnonzero(diagnosis.steadiness.steady_K)],
         window_steps=diagnosis.steady_steps,
         step_s_K=column_median(table.step_s_RK),
     )
@@ -173,7 +173,8 @@ def pipeline_view(pipelines: Pipelines | None) -> PipelineView | None:
     times = limits.times
     known = pipelines.clocks_known
     gain = limits.heavy_gain
-    step, span_s, chunks = _chart(pipelines.events, limits) if known else (None, None, ())
+    can_draw = known and not pipelines.own_clocks
+    step, span_s, chunks = _chart(pipelines.events, limits) if can_draw else (None, None, ())
     return PipelineView(
         schedule=pipelines.schedule,
         why_unknown="" if known else "the hosts' clocks cannot be compared, so idle time is unknown",
@@ -194,7 +195,7 @@ def pipeline_view(pipelines: Pipelines | None) -> PipelineView | None:
         imbalance_share=limits.imbalance_share if known else None,
         delay_share=limits.delay_share if known else None,
         stages=_stages(limits),
-        ranks=_ranks(limits) if known else (),
+        ranks=_ranks(limits) if can_draw else (),
         slowest_stage=times.stages[int(np.argmax(limits.work_S))],
         split_stage=limits.heavy_stages[0] if limits.heavy_stages else None,
         heavy_loss_s=gain.loss_s if gain is not None else None,
@@ -203,6 +204,7 @@ def pipeline_view(pipelines: Pipelines | None) -> PipelineView | None:
         chart_step=step,
         chart_s=span_s,
         chart=chunks,
+        own_clocks=pipelines.own_clocks,
     )
 
 

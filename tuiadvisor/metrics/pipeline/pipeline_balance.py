@@ -7,17 +7,19 @@ Sources: GPipe, Megatron-LM (interleaved), Zero Bubble.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.events import UNKNOWN, EventKind
 from tuiadvisor.metrics.steps.step_table import NS
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
+KEY_STEP_BITS: Final = 42  # steps are below 2^40
 CHUNK_KINDS: Final = (EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD, EventKind.STAGE_WEIGHT_GRAD)
 
 
@@ -32,6 +34,18 @@ class PipelineEvents:
     end_ns: Ints
     stage: Ints  # UNKNOWN for waits
     micro_batch: Ints
+
+    def rows(self, chosen: Bools | Ints) -> PipelineEvents:
+        """Some of them."""
+        return PipelineEvents(
+            rank=self.rank[chosen],
+            kind=self.kind[chosen],
+            step=self.step[chosen],
+            begin_ns=self.begin_ns[chosen],
+            end_ns=self.end_ns[chosen],
+            stage=self.stage[chosen],
+            micro_batch=self.micro_batch[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +112,43 @@ def whole_steps(events: PipelineEvents) -> Ints:
     return _whole_steps(events, is_chunk, ranks) if ranks.size else np.zeros(0, dtype=np.int64)
 
 
-def pipeline_times(events: PipelineEvents, steps: Ints | None = None) -> PipelineTimes | None:
+def timed_by_devices(launched: PipelineEvents, timed: PipelineEvents) -> PipelineEvents:
+    """The chunks that were launched, with the begins and ends that their devices' clocks give them.
+
+    timed: spans of forward and backward, `stage` holding the phase. A device does in order what was launched in order,
+    so the nth forward of a rank's step is the nth span of forward. Steps in which their numbers differ are left out.
+    """
+    chunks = launched.rows(chunks_of(launched))
+    if not chunks.step.size or not timed.step.size:
+        return launched.rows(np.zeros(0, dtype=np.int64))
+    first = min(int(chunks.step.min()), int(timed.step.min()))
+    keys = _keys(chunks, chunks.kind != EventKind.STAGE_FORWARD, first)
+    timed_keys = _keys(timed, timed.stage != PHASES.index("forward"), first)
+    kinds, counts = np.unique(keys, return_counts=True)
+    timed_kinds, timed_counts = np.unique(timed_keys, return_counts=True)
+    at = np.minimum(np.searchsorted(timed_kinds, kinds), timed_kinds.size - 1)
+    unlike = kinds[(timed_kinds[at] != kinds) | (timed_counts[at] != counts)]
+    told = ~np.isin(keys >> 1, unlike >> 1)
+    chunks, keys = chunks.rows(told), keys[told]
+    spans = timed.rows(np.isin(timed_keys, keys))
+    span_keys = timed_keys[np.isin(timed_keys, keys)]
+    chunks = chunks.rows(np.lexsort((chunks.begin_ns, keys)))
+    spans = spans.rows(np.lexsort((spans.begin_ns, span_keys)))
+    return replace(chunks, begin_ns=spans.begin_ns, end_ns=spans.end_ns)
+
+
+def _keys(events: PipelineEvents, is_backward: Bools, first_step: int) -> Ints:
+    """One number a rank, step and direction; the last bit is the direction."""
+    return np.asarray((events.rank << KEY_STEP_BITS) | (events.step - first_step) << 1 | is_backward)
+
+
+def pipeline_times(
+    events: PipelineEvents, steps: Ints | None = None, *, own_clocks: bool = False
+) -> PipelineTimes | None:
     """What the chunks tell; None with fewer than two ranks or without one whole step.
 
-    steps: whole steps to look at, instead of all.
+    steps: whole steps to look at, instead of all. own_clocks: each rank's times are on a clock of its own. The span is
+    that of the rank with the longest one then: who begins a pipeline's step also ends it.
     """
     is_chunk = chunks_of(events)
     ranks = np.unique(events.rank[is_chunk])
@@ -118,7 +165,11 @@ def pipeline_times(events: PipelineEvents, steps: Ints | None = None) -> Pipelin
     seconds = np.asarray((events.end_ns[is_chunk] - events.begin_ns[is_chunk]) * NS, dtype=np.float64)
     busy_RK = np.zeros((ranks.size, steps.size))
     np.add.at(busy_RK, (row, column), seconds)
-    span_K = _span(events, is_chunk, column, steps.size)
+    span_K = (
+        np.max([_span(events, is_chunk & (events.rank == rank), steps) for rank in ranks], axis=0)
+        if own_clocks
+        else _span(events, is_chunk, steps)
+    )
     forward_SK, backward_SK = _stage_seconds(events, is_chunk, stages, seconds, column)
     wait_previous, wait_next = _waits(events, is_chunk, ranks, steps)
     num_micro_batches = int(np.unique(events.micro_batch[is_chunk]).size)
@@ -157,11 +208,12 @@ def _whole_steps(events: PipelineEvents, is_chunk: Bools, ranks: Ints) -> Ints:
     return found
 
 
-def _span(events: PipelineEvents, is_chunk: Bools, column: Ints, num_steps: int) -> Floats:
-    first = np.full(num_steps, np.iinfo(np.int64).max)
-    last = np.full(num_steps, np.iinfo(np.int64).min)
-    np.minimum.at(first, column, events.begin_ns[is_chunk])
-    np.maximum.at(last, column, events.end_ns[is_chunk])
+def _span(events: PipelineEvents, chosen: Bools, steps: Ints) -> Floats:
+    column = np.searchsorted(steps, events.step[chosen])
+    first = np.full(steps.size, np.iinfo(np.int64).max)
+    last = np.full(steps.size, np.iinfo(np.int64).min)
+    np.minimum.at(first, column, events.begin_ns[chosen])
+    np.maximum.at(last, column, events.end_ns[chosen])
     span_s: Floats = np.maximum(last - first, 1) * NS
     return span_s
 

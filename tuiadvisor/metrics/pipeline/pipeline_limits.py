@@ -29,7 +29,7 @@ from tuiadvisor.metrics.series.change_points import find_changes
 from tuiadvisor.metrics.series.what_if import Gain, gain
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 HEAVY_EXCESS: Final = 0.1  # beyond the typical stage: TraceML's moderate imbalance
 HEAVY_MOST_STEPS: Final = 0.75  # of the steps, in each of which half of that excess must show
@@ -44,12 +44,18 @@ class RankWork:
     """Forward and backward of each rank in every step, also those whose chunks were not recorded one by one."""
 
     ranks: tuple[int, ...]
-    first_step: int  # job step of column 0; columns are consecutive
+    steps: Ints  # job step of each column, ascending; of devices those that were measured
     forward_s_RK: Floats  # NaN where not observed
     backward_s_RK: Floats
     steady_steps: Ints  # also before the job's present level
     window_steps: Ints  # of the present level
     step_s_K: Floats  # length of all columns' steps, NaN where not observed
+
+    def columns_of(self, steps: Ints) -> tuple[Ints, Bools]:
+        """(columns of those steps that have one, which those are)."""
+        at = np.minimum(np.searchsorted(self.steps, steps), max(self.steps.size - 1, 0))
+        known = self.steps[at] == steps if self.steps.size else np.zeros(steps.size, dtype=np.bool_)
+        return at[known], known
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,13 @@ def typical(work_S: Floats) -> float:
     return float(np.sort(work_S)[(work_S.size - 1) // 2])
 
 
-def pipeline_limits(events: PipelineEvents, work: RankWork | None) -> PipelineLimits | None:
-    """What one pipeline's chunks tell; None without a step that was recorded whole."""
+def pipeline_limits(
+    events: PipelineEvents, work: RankWork | None, *, own_clocks: bool = False
+) -> PipelineLimits | None:
+    """What one pipeline's chunks tell; None without a step that was recorded whole. own_clocks: as `pipeline_times`."""
     held = whole_steps(events)
     present = held[np.isin(held, work.window_steps)][-MAX_STEPS:] if work is not None else held[:0]
-    times = pipeline_times(events, present if present.size else held[-MAX_STEPS:])
+    times = pipeline_times(events, present if present.size else held[-MAX_STEPS:], own_clocks=own_clocks)
     if times is None or typical(times.work_s_SK.mean(axis=1)) <= 0:
         return None
     window = _Window(times, work)
@@ -151,7 +159,7 @@ class _Window:
         self.backward_SK = times.backward_s_S[:, None] * backward_RK[rows]
         self.scale = (forward_RK, backward_RK)
         assert work is not None  # noqa: S101 - there is no scale without it
-        self.step_K = work.step_s_K[steps - work.first_step]
+        self.step_K = work.step_s_K[work.columns_of(steps)[0]]
         # What lies around the pipeline in a step (data, optimizer) is known from the recorded steps.
         self.span_K = self.step_K - min(_outside_s(times, work), 0.5 * float(self.step_K.min()))
 
@@ -169,9 +177,8 @@ class _Window:
 
 def _outside_s(times: PipelineTimes, work: RankWork) -> float:
     """Seconds of a step before the first and after the last chunk."""
-    columns = np.array(times.steps) - work.first_step
-    inside = (columns >= 0) & (columns < work.step_s_K.size)
-    outside = work.step_s_K[columns[inside]] - times.span_s_K[inside]
+    columns, known = work.columns_of(np.array(times.steps))
+    outside = work.step_s_K[columns] - times.span_s_K[known]
     outside = outside[np.isfinite(outside)]
     return max(float(np.median(outside)), 0.0) if outside.size else 0.0
 
@@ -181,10 +188,8 @@ def _scale(times: PipelineTimes, work: RankWork | None) -> tuple[Ints, Floats, F
     if work is None or not set(times.ranks) <= set(work.ranks):
         return None
     rows = [work.ranks.index(rank) for rank in times.ranks]
-    num_steps = work.forward_s_RK.shape[1]
-    recorded = np.array(times.steps) - work.first_step
-    recorded = recorded[(recorded >= 0) & (recorded < num_steps)]
-    window = work.window_steps - work.first_step
+    recorded, _ = work.columns_of(np.array(times.steps))
+    window, _ = work.columns_of(work.window_steps)
     factors = []
     for seconds_RK in (work.forward_s_RK[rows], work.backward_s_RK[rows]):
         known = seconds_RK[:, recorded][:, np.isfinite(seconds_RK[:, recorded]).all(axis=0)]
@@ -196,7 +201,7 @@ def _scale(times: PipelineTimes, work: RankWork | None) -> tuple[Ints, Floats, F
     good = np.flatnonzero(good)[-MAX_STEPS:]
     if not good.size:
         return None
-    return work.window_steps[good], factors[0][:, good], factors[1][:, good]
+    return work.steps[window[good]], factors[0][:, good], factors[1][:, good]
 
 
 def _excess(work_SK: Floats) -> tuple[Floats, float]:
@@ -238,7 +243,7 @@ def _onset(times: PipelineTimes, heavy: tuple[int, ...], work: RankWork) -> tupl
     if not set(times.ranks) <= set(work.ranks):
         return None, False
     rows = [work.ranks.index(rank) for rank in times.ranks]
-    columns = work.steady_steps - work.first_step
+    columns, _ = work.columns_of(work.steady_steps)
     series_RK = (work.forward_s_RK + work.backward_s_RK)[rows][:, columns]
     known = np.isfinite(series_RK).all(axis=0)
     steps, series_RK = work.steady_steps[known], series_RK[:, known]
