@@ -747,7 +747,7 @@ def test_a_rank_that_lacked_a_core_most_by_chance_is_not_named_for_the_rest(
 
 
 def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
-    """From the sample before the span on; of a span within one sample nothing is known."""
+    """From the sample before the span on, else all of the time before the first; of less than a sample nothing is known."""
     seen = CoreWait()
     for second in range(5):
         seen.take({"mono_ns": second * 10**9, "ranks": [{"rank": 0, "run_delay_s": 0.5 * second}]})
@@ -756,7 +756,9 @@ def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
         [0], 1.6
     )  # all of two seconds' waiting may lie in it
     assert [None] == seen.most_shares([0], 1.0)
-    assert [None] == seen.most_shares([0], 4.5)  # it began before anybody counted
+    # Of the half second before anybody counted it may have waited all.
+    assert [pytest.approx((2.0 + 0.5) / 4.5)] == seen.most_shares([0], 4.5)
+    assert [pytest.approx(38 / 40)] == seen.most_shares([0], 40.0)
     assert [True, False] == [seen.counted(0), seen.counted(1)]
 
 

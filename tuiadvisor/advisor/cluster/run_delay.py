@@ -81,5 +81,9 @@ class CoreWait:
         if seen is None:
             return [None] * len(ranks)
         begin = seen.num_before(last_s, or_at=True) - 1  # the newest sample before it began
-        waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, begin)
-        return finite_or_nones(np.where((seen.last >= 0) & (begin >= 0), waited_s / last_s, np.nan))
+        oldest = np.maximum(begin, np.maximum(seen.num - MAX_SAMPLES, 0))
+        is_known = (seen.last >= 0) & ((begin >= 0) | (seen.times_s(oldest) >= MIN_BOUND_S))
+        waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, oldest)
+        # Ranks are counted from the attach on: of what lies before the first sample it may have waited all the time.
+        unseen_s = np.where(begin >= 0, 0.0, np.maximum(last_s - seen.times_s(oldest), 0.0))
+        return finite_or_nones(np.where(is_known, np.minimum((waited_s + unseen_s) / last_s, 1.0), np.nan))
