@@ -747,7 +747,7 @@ def test_a_rank_that_lacked_a_core_most_by_chance_is_not_named_for_the_rest(
 
 
 def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
-    """From the sample before the span on, else all of the time before the first; of less than a sample nothing is known."""
+    """From the sample before the span on, or all that lies before the first; of less than a sample nothing is known."""
     seen = CoreWait()
     for second in range(5):
         seen.take({"mono_ns": second * 10**9, "ranks": [{"rank": 0, "run_delay_s": 0.5 * second}]})
