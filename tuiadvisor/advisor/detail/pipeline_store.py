@@ -106,10 +106,10 @@ class PipelineStore:
         chunks, timed = (_of_job(blocks, store, until_step) for blocks in (self._held, self._timed))
         if chunks is None or timed is None:
             return None
-        events = timed_by_devices(chunks[0], timed[0])
-        if not events.step.size:
-            return None
-        return events.rows(events.step >= np.unique(events.step)[-READ_STEPS:][0])
+        steps = np.intersect1d(chunks[0].step, timed[0].step)[-READ_STEPS:]
+        launched, spans = (events.rows(np.isin(events.step, steps)) for events, _ in (chunks, timed))
+        events = timed_by_devices(launched, spans)
+        return events if events.step.size else None
 
     def _shifts(self, hosts: Ints, clock_shift: Callable[[str, str], int | None]) -> tuple[Ints, bool]:
         """What to add to each host's clock to read the first one's, and whether that is known of all."""
