@@ -25,7 +25,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from probing import Observed, probed
-from training import end, launch
 
 from tuiadvisor.agent.gpm import METRICS
 from tuiadvisor.agent.gpu import load_nvml
@@ -36,7 +35,6 @@ from tuiadvisor.phases import PHASES
 Row = tuple[str, str, str]
 IS_REHEARSAL = not torch.cuda.is_available()
 ROUNDS = 2 if IS_REHEARSAL else 7
-SCRIPT = Path(__file__).with_name("train_on_gpu.py")
 US = 1e6
 
 
@@ -206,43 +204,6 @@ def host_ahead(device: str) -> Iterator[Row]:
 
 def _compile(loop: Loop) -> None:
     loop.model = torch.compile(loop.model)
-
-
-def straggler(device: str) -> Iterator[Row]:
-    """Two ranks on one device, rank 1 with more products: the whole command, with and without looks."""
-    for look_every in (1, 0):
-        recording = folder() / "run.tuirec"
-        arguments = [
-            "--seconds",
-            "100",
-            "--slow-rank",
-            "1",
-            "--look-every",
-            str(look_every),
-            "--device",
-            device,
-        ]
-        training = launch(2, arguments, script=SCRIPT)
-        try:
-            time.sleep(15)
-            record = ["record", "-o", str(recording), "--for", "20s", "--pid", str(training.pid)]
-            subprocess.run(
-                [sys.executable, "-m", "tuiadvisor", *record], check=True, timeout=90, capture_output=True
-            )
-        finally:
-            end(training)
-        said = _diagnosed(recording)
-        verdict = said["verdict"]
-        found = f"{verdict['decision']}: {verdict['sentence']}"
-        yield f"rank 1 computes more, a look every {look_every}", found, "tune, rank 1"
-        yield "its clock and counters", f"{said['clock']}; {json.dumps(said['devices'])[:200]}", "device"
-
-
-def _diagnosed(recording: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(recording), "--json"]
-    done = subprocess.run(command, check=True, timeout=90, capture_output=True)
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
 
 
 def nccl(device: str) -> Iterator[Row]:
@@ -459,5 +420,5 @@ def counters(device: str) -> Iterator[Row]:
 
 PARTS: dict[str, Callable[[str], Iterator[Row]]] = {
     part.__name__: part
-    for part in (phases, straggler, nccl, cost, host_ahead, hazards, counters, borders, threads, nccl_pair)
+    for part in (phases, nccl, cost, host_ahead, hazards, counters, borders, threads, nccl_pair)
 }

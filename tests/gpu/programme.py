@@ -1,9 +1,9 @@
 """What to measure where a GPU is at hand for half an hour: `python tests/gpu/programme.py -o FILE.md`.
 
-The tests of this folder, then each part of parts.py, most worth first, in a process of its own with a limit of four
-minutes; what does not fit into --minutes is named. A part that fails is a row, not the end. Without a device every row
-is a skip, and the exit code 0. The table is written anew after each part: a machine that is taken away leaves what was
-measured.
+The tests of this folder, then situations.py (what the whole command says of known faults) and each part of parts.py,
+most worth first, in a process of its own with a limit of four minutes; what does not fit into --minutes is named. A
+part that fails is a row, not the end. Without a device every row is a skip, and the exit code 0. The table is written
+anew after each part: a machine that is taken away leaves what was measured.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import json
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
 PART_S: Final = 240.0
+END_S: Final = 45.0  # that a situation under way takes at most
 NAMES: Final = (
-    "tests", "phases", "straggler", "nccl", "cost", "host_ahead", "hazards", "counters", "borders", "threads",
+    "tests", "situations", "phases", "cost", "hazards", "nccl", "borders", "threads", "host_ahead", "counters",
     "nccl_pair",
 )  # fmt: skip
 Row = tuple[str, str, str, str]
@@ -30,6 +32,11 @@ def run(name: str, device: str, limit_s: float) -> list[Row]:
     """Rows of one part."""
     if name == "tests":
         command = [sys.executable, "-m", "pytest", "-q", "-rs", "--timeout", str(int(limit_s)), str(HERE)]
+    elif name == "situations":
+        rehearse = [] if device == "cuda" else ["--rehearse", "--seconds", "4"]
+        minutes = str((limit_s - END_S) / 60)
+        script = str(HERE / "situations.py")
+        command = [sys.executable, script, "-o", tempfile.mkdtemp(), "--minutes", minutes, *rehearse]
     else:
         command = [sys.executable, __file__, "--part", name, "--device", device]
     begin_s = time.monotonic()
@@ -55,7 +62,8 @@ def run(name: str, device: str, limit_s: float) -> list[Row]:
 
 def rows_of(name: str, text: str) -> list[Row]:
     """The rows that a part printed, one JSON list a line."""
-    return [(name, *json.loads(line)) for line in text.splitlines() if line.startswith("[")]
+    lines = [line for line in text.splitlines() if line.startswith("[")]
+    return [(name, what, seen, wanted) for what, seen, wanted in map(json.loads, lines)]
 
 
 def table(rows: list[Row], device: str) -> str:

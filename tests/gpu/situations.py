@@ -299,7 +299,7 @@ def main() -> None:
     try:
         for situation, said in run(chosen, options.output, common, options.seconds, end_s):
             rows.append(f"| {situation.name} | {situation.wanted} | {said} |")
-            print(rows[-1], flush=True)
+            print(json.dumps([situation.name, said, situation.wanted]), flush=True)
             (options.output / "table.md").write_text(
                 "| situation | wanted | said |\n|---|---|---|\n" + "\n".join(rows) + "\n", encoding="utf-8"
             )
