@@ -3,7 +3,7 @@ checkpoint, a restart, a capture.
 
 In: RunViews in the order of time.  Out: Events, by step, and the findings that are over. A finding has begun once it
 has stood for SETTLE_S of the run's own time and is over once it has been gone for GONE_S, so what flickers is no news;
-after a jump in a recording, and by a picture in which nothing is decided, nothing is said to be over.
+after a jump in a recording, and by a picture in which a finding may stand unseen, nothing is said to be over.
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ class EventLog:
 
 
 def _is_gone(past: Finding, view: RunView) -> bool:
-    """Whether a picture shows that the finding is over; one that decides nothing shows nothing of the kind."""
-    return view.verdict.decision is not None and not _goes_on(past, view)
+    """Whether a picture shows that the finding is over; one in which it may stand unseen shows nothing of the kind."""
+    return not view.verdict.may_hide and not _goes_on(past, view)
 
 
 def _goes_on(past: Finding, view: RunView) -> bool:

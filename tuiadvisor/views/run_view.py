@@ -322,6 +322,8 @@ class Verdict:
     verify: str
     at_best: bool = False  # the speed-up is an upper bound: what is lost can be made less, seldom nothing
     is_final: bool = False  # not decided, and more steps like these would decide nothing either
+    # Not decided, and what was found before may stand: too few steps, lateness not explained yet, no device's clock.
+    may_hide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def verdict(
         )
     above = [entry for entry in judged if entry.finding.severity != "info"]
     if not above and diagnosis.open_late:
-        return _undecided(_too_soon(diagnosis.open_late))
+        return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
         return _undecided(why)
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
@@ -169,7 +169,7 @@ def not_yet(
     if why_none:
         sentence = f"Not enough yet: no step was seen. {why_none}."
     because = "too few steady steps were seen" if any_steps else "no step was seen"
-    return Verdict(None, sentence, None, None, None, None, because, "")
+    return Verdict(None, sentence, None, None, None, None, because, "", may_hide=True)
 
 
 def _rough(duration_s: float) -> str:
@@ -178,7 +178,7 @@ def _rough(duration_s: float) -> str:
 
 def unseen_device(why: str) -> Verdict:
     """Nothing is decided on launches: when they are made says little of when a device does what they ask."""
-    return Verdict(None, f"{NOT_DECIDED}: {why}.", None, None, None, None, HOST_CLOCK, "")
+    return Verdict(None, f"{NOT_DECIDED}: {why}.", None, None, None, None, HOST_CLOCK, "", may_hide=True)
 
 
 def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:
