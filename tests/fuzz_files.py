@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import pickle
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from fuzzing import TOML_ODD, damaged
 from tuiadvisor.app.bookmarks import bookmarks
 from tuiadvisor.app.preferences_file import read as read_preferences
 from tuiadvisor.importers.chakra import chakra_document, chakra_summary
+from tuiadvisor.importers.flight_recorder import read_dump
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
@@ -43,8 +45,34 @@ from tuiadvisor.stream.shapes import FrameError
 from tuiadvisor.stream.wire import Reply, Request, check_endpoint, unpack_reply, unpack_request
 
 if TYPE_CHECKING:
+    import random
     from pathlib import Path
 
+# Opcodes that make, share and call things, a long length, an early end.
+PICKLE_ODD: tuple[bytes, ...] = (
+    b"(",
+    b"]",
+    b"}",
+    b"t",
+    b"e",
+    b"u",
+    b"h\0",
+    b"j\0\0\0\0",
+    b"q\0",
+    b"\x94",
+    b"\x86" * 90,
+    b".",
+    b"R",
+    b"cos\n",
+)
+PICKLE_ODD += (
+    b"X\xff\xff\xff\xff",
+    b"\x8a\xff",
+    b"\x8b\xff\xff\xff\x7f",
+    b"h\0h\0\x86\x94",
+    b"G" + b"\xff" * 8,
+    b"\x95",
+)
 LINE_BREAKS = (b"\r", b"\x0b", b"\xe2\x80\xa8", b"\x1b[2J", b"\xc2\x85", b"\n\n", b'"""', b"'", b"=", b"[")
 SETTINGS_ODD = (*TOML_ODD, *LINE_BREAKS, b"9" * 5000, b"[" * 3000, b"0x" + b"f" * 3000, b"nan", b"inf", b"-1")
 TABLE_ODD = (*CSV_ODD, *LINE_BREAKS, b"1e-300", b"1_000", b"devices", b"tp8 dp4", b"\t", b";", b"#")
@@ -221,6 +249,7 @@ def file_targets(folder: Path) -> list[Target]:
         ),
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),
+        *pickled_targets(folder / "pickled"),
     ]
 
 
@@ -238,6 +267,35 @@ def _own(folder: Path) -> Path:
     """A folder of one target's own: what lies beside its file is read, too."""
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def hurt_pickle(good: bytes, chance: random.Random) -> bytes:
+    """Bytes of it with odd opcodes, or a pickle still whose values are replaced, left out or doubled."""
+    if chance.random() < 0.5:
+        return damaged(good, chance, PICKLE_ODD)
+    try:
+        content = orjson.loads(hurt_json(orjson.dumps(pickle.loads(good)), chance))  # noqa: S301 - of this repository
+    except orjson.JSONDecodeError:
+        return damaged(good, chance)
+    return pickle.dumps(content, chance.randrange(2, 6))
+
+
+def pickled_targets(folder: Path) -> list[Target]:
+    """NCCL's dumps, alone, and the late rank's among those of all: no healthy rank is named for it."""
+    folder.mkdir()
+    good = [path.read_bytes() for path in sorted(dumps.RECORDED.iterdir())]
+    hung = dumps.pickled(dumps.stuck(folder), folder / "pickled")
+    path = hung / "nccl_trace_rank_3"
+
+    def read(file: Path) -> object:
+        document = hang_document(file.parent)
+        assert {3} >= set(document["hang"]["missing_ranks"])
+        return hang_summary(document)
+
+    return [
+        Target("flight-recorder, pickled", good, hurt_pickle, from_file(folder / "rank_1", read_dump)),
+        Target("hang, pickled", [path.read_bytes()], hurt_pickle, from_file(path, read)),
+    ]
 
 
 def hang_target(folder: Path) -> Target:

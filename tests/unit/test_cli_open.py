@@ -6,6 +6,7 @@ import argparse
 import gzip
 import json
 import os
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import import_, main, open_
 from tuiadvisor.importers.kinetoreport import kineto_document
 
+NCCL_TRACE = Path(__file__).parents[1] / "recordings" / "nccl_trace"
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 64
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
@@ -90,6 +92,8 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
             "serving",
         ),
         ("rank0.json", json.dumps(DUMP), "flight-recorder"),
+        ("nccl_trace_rank_0", pickle.dumps(DUMP, 2), "flight-recorder"),
+        ("nccl_trace_rank_0", pickle.dumps(DUMP), "flight-recorder"),
         ("result_0.txt", '+ srun\n0: :::MLLOG {"key": "run_start", "time_ms": 5}\n', "steplog"),
         ("t.json", json.dumps([{"ph": "X", "name": "k", "ts": 1}]), "kineto"),
         ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),
@@ -97,13 +101,13 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
 )
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_each_kind_is_recognised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: tuple[str, str, str], packed: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: tuple[str, str | bytes, str], packed: str
 ) -> None:
     """By its content, packed or not, alone or in a folder; what the import says of it is the import's."""
     name, content, kind = file
     path = tmp_path / f"{name}{packed}"
     pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[packed]
-    path.write_bytes(pack(content.encode()))
+    path.write_bytes(pack(content if isinstance(content, bytes) else content.encode()))
     for target in (path, tmp_path):
         _, _, err = said(capsys, "open", str(target))
         assert f"as: tuiadvisor import {kind} " in err
@@ -115,7 +119,7 @@ def test_each_kind_is_recognised(
         (b"", "not recognised"),
         (b"hello\n", "not recognised"),
         (b'{"a": 1}', "not recognised"),
-        (b"\x80\x04\x95pickle", "pickle, which is never opened"),
+        (b"\x80\x04\x95pickle", "a pickle, and no flight recorder's dump: not opened"),
         (bytes(range(1, 128)) * 30, "not recognised"),
         (b"step,rank\n1,2\n", "not recognised"),
     ],
@@ -129,6 +133,37 @@ def test_what_is_none_of_them_gets_one_line(
     code, out, err = said(capsys, "open", str(path))
     assert (2, "") == (code, out)
     assert word in err
+
+
+@pytest.mark.parametrize("command", ["open", "diagnose", "import flight-recorder"])
+@pytest.mark.parametrize("what", ["folder", "archive", "file"])
+def test_what_nccl_left_after_a_hang_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, what: str
+) -> None:
+    """By a bare path, too; one rank's alone names nobody."""
+    path = NCCL_TRACE
+    if what == "archive":
+        path = Path(shutil.make_archive(str(tmp_path / "hang"), "zip", NCCL_TRACE))
+    elif what == "file":
+        path = NCCL_TRACE / "nccl_trace_rank_0"
+    says = "of rank 1 there is no usable dump" if what == "file" else "rank 1 has not entered nccl:all_reduce"
+    for words in (command.split(), [] if command == "open" else ["open"]):
+        code, out, _ = said(capsys, *words, str(path))
+        assert 0 == code
+        assert says in out.splitlines()[1]
+
+
+@pytest.mark.parametrize("command", ["open", "diagnose", "import flight-recorder"])
+def test_a_dump_that_is_no_plain_data_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """It begins like a flight recorder's, and names what to import."""
+    path = tmp_path / "nccl_trace_rank_0"
+    path.write_bytes(pickle.dumps({**DUMP, "entries": [tmp_path]}))
+    for target in (path, tmp_path):
+        assert 2 == main([*command.split(), str(target)])
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert "nccl_trace_rank_0: a pickle that is not read (STACK_GLOBAL at byte" in last
 
 
 def test_nothing_there_and_nothing_that_can_be_read(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import itertools
 import json
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from shared_data import SHARED, needs_data
@@ -15,10 +17,8 @@ from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.flight_recorder import read_dump, read_flight_recorder
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
+from tuiadvisor.metrics.hang import recorder_dump
 from tuiadvisor.metrics.hang.missing_ranks import diagnose
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Entry = dict[str, Any]
 WORLD = {"0": [0, 1, 2, 3]}
@@ -221,31 +221,138 @@ def test_the_dump_of_one_rank_alone_clears_nobody(tmp_path: Path) -> None:
     assert "no hang" not in because
 
 
-def test_a_pickled_dump_is_refused_unopened_with_the_way_to_json(tmp_path: Path) -> None:
+RECORDED = (
+    Path(__file__).parents[1] / "recordings" / "nccl_trace"
+)  # two of NCCL's of one hang, most calls cut out
+
+
+def pickled(folder: Path, target: Path, protocol: int = 2, named: str = "nccl_trace_rank_{}") -> Path:
+    """A folder's JSON dumps as NCCL leaves them: values alike, the group's name and purpose a tuple."""
+    target.mkdir(exist_ok=True)
+    for path in folder.glob("rank*.json"):
+        document = json.loads(path.read_text())
+        for call in document["entries"]:
+            call["process_group"] = tuple(call["process_group"])
+        (target / named.format(int(path.stem[4:]))).write_bytes(pickle.dumps(document, protocol))
+    return target
+
+
+def test_what_nccl_left_of_a_real_hang_names_the_rank() -> None:
+    """Rank 1 never entered all-reduce 1087; rank 0 waits there with three more behind it."""
+    document = hang_document(RECORDED)
+    (collective,) = document["hang"]["collectives"]
+    assert {
+        "group": "0",
+        "description": "default_pg",
+        "operation": "nccl:all_reduce",
+        "size": "1050624",
+        "dtype": "Float",
+        "seq": 1087,
+        "waiting_ranks": [0],
+        "missing_ranks": [1],
+        "unrecorded_ranks": [],
+        "origin": True,
+        "since_wall_ns": 1795668952856135949,
+    } == collective
+    assert (2, [], [], []) == (
+        document["run"]["world_size"], document["run"]["missing_ranks"], document["losses"], document["unknown"],
+    )  # fmt: skip
+    assert [
+        f"{RECORDED}: 2 dumps of 2 ranks",
+        "rank 1 has not entered nccl:all_reduce of group 0 (default_pg), sequence 1087",
+        "hangs: nccl:all_reduce 1050624 Float, group 0 default_pg, sequence 1087: waiting 0; missing 1",
+    ] == hang_summary(document).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("rank", "says"), [(0, "of rank 1 there is no usable dump"), (1, "1 of 2 ranks gave none")]
+)
+def test_one_of_nccls_dumps_alone_names_nobody(rank: int, says: str) -> None:
+    document = hang_document(RECORDED / f"nccl_trace_rank_{rank}")
+    assert [] == document["hang"]["missing_ranks"]
+    assert says in document["hang"]["because"]
+    assert "nccl_trace_rank_" + str(rank) + ": 1 dump of 2 ranks" in hang_summary(document)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "nccl_trace_rank_{}",
+        "comm_lib_trace_rank_{}",
+        "job7-fr_{}",
+        "rank{:02d}.pkl",
+        "rank_{}.pickle",
+        "t_rank_{}.gz",
+    ],
+)
+def test_a_pickled_dump_says_what_its_json_says(tmp_path: Path, protocol: int, named: str) -> None:
+    """By each protocol and under each name that a prefix gives; packed, too."""
+    (tmp_path / "json").mkdir()
+    folder = pickled(stuck(tmp_path / "json"), tmp_path / "pickled", protocol, named)
+    if named.endswith(".gz"):
+        for path in folder.iterdir():
+            path.write_bytes(gzip.compress(path.read_bytes()))
+    said = [hang_document(path) for path in (tmp_path / "json", folder)]
+    assert [3] == said[0]["hang"]["missing_ranks"]
+    for key in ("run", "hang", "unknown", "losses"):
+        assert said[0][key] == said[1][key]
+
+
+def test_other_files_of_a_folder_are_one_line(tmp_path: Path) -> None:
+    """Where NCCL leaves its dumps much else may lie; an empty dump is a loss of its own."""
+    folder = tmp_path / "pickled"
+    pickled(stuck(tmp_path), folder)
+    (folder / "nccl_trace_rank_2").write_bytes(b"")
+    for name in ("go", "ready-0", "notes.txt"):
+        (folder / name).write_bytes(b"")
+    (folder / "model.pt").write_bytes(pickle.dumps(Path("x")))
+    document = hang_document(folder)
+    assert [3] == document["hang"]["missing_ranks"]
+    empty, others = document["losses"]
+    assert empty.startswith("nccl_trace_rank_2: truncated or no JSON")
+    assert "no dumps, by their names and contents: go, model.pt, notes.txt, ready-0" == others
+
+
+@pytest.mark.parametrize("kind", [list, tuple, str])
+def test_members_that_every_group_shares_are_read_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
+    """A pickle says a list of a million ranks once and uses it in a hundred thousand groups."""
+    monkeypatch.setattr(recorder_dump, "MAX_LISTED", 5_000)
+    members = kind([1000 + number for number in range(1000)])
+    config = {str(group): {"name": str(group), "desc": "", "ranks": members} for group in range(100)}
+    sizes = [len(group.members) for group in recorder_dump.groups_of({"pg_config": config}).values()]
+    num_told = 6 if kind is str else 5  # of six characters a member
+    assert [1000] * num_told + [0] * (100 - num_told) == sizes
+
+
+def test_a_pickle_of_more_than_plain_data_is_refused_and_nothing_runs(tmp_path: Path) -> None:
     """Unpickling would run this file's code; it must not run."""
     trap = tmp_path / "sprung"
-    path = tmp_path / "rank00.pickle"
+    path = tmp_path / "nccl_trace_rank_0"
 
     class Trap:
         def __reduce__(self) -> tuple[Any, tuple[str]]:
             return (type(tmp_path)(str(trap)).write_text, ("x",))
 
-    path.write_bytes(pickle.dumps(Trap()))
+    path.write_bytes(pickle.dumps({"entries": [], "more": Trap()}))
     with pytest.raises(
-        TuiadvisorError, match=r"pickled dump, which is never opened.*_dump_nccl_trace_json"
+        TuiadvisorError,
+        match=r"STACK_GLOBAL at byte \d+ makes something else than plain data.*never unpickled",
     ) as caught:
         read_flight_recorder(tmp_path)
     assert "\n" not in str(caught.value)
     assert not trap.exists()
 
 
-def test_pickled_dumps_among_json_ones_are_losses(tmp_path: Path) -> None:
+def test_a_refused_pickle_among_json_dumps_is_a_loss(tmp_path: Path) -> None:
     """One refused file does not fail the folder."""
     path = stuck(tmp_path) / "rank01.json"
-    path.write_bytes(pickle.dumps({"entries": []}))
+    path.write_bytes(pickle.dumps({"entries": [tmp_path]}))
     document = hang_document(tmp_path)
     assert [3] == document["hang"]["missing_ranks"]
-    assert "pickled dump" in document["losses"][0]
+    assert "something else than plain data" in document["losses"][0]
 
 
 def test_a_file_named_after_another_rank_is_not_believed(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ KINDS: Final = {
         "a memory timeline holds no steps",
     ),
     "flight-recorder": Kind(
-        "PyTorch flight-recorder dumps (JSON) of a hang",
+        "PyTorch flight-recorder dumps of a hang, as NCCL leaves them (nccl_trace_rank_0) or in JSON",
         "DIR",
         "hangreport",
         "hang_document",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers import chakra, chakra_et, nsys, rocpd, rocprof
+from tuiadvisor.importers import chakra, chakra_et, nsys, plain_pickle, rocpd, rocprof
 from tuiadvisor.importers.files import (
     MAX_FILES,
     files_below,
@@ -114,7 +114,13 @@ NOT_READ_WORDS: Final = (
     "JSON or a Perfetto trace of rocprofv3, which is not read; its CSV and its rocpd database are: "
     "rocprofv3 --output-format csv"
 )
-PICKLED: Final = b"\x80"
+PICKLED: Final = plain_pickle.BEGINS
+# A pickled dict with one of the keys of a flight recorder; whether it is plain data its import says.
+PICKLED_DUMP: Final = re.compile(
+    rb"\A\x80[\x02-\x05](?:\x95.{8})?\}(?:q.|r.{4}|\x94)?\(?.*?"
+    rb"(?:X.\0\0\0|\x8c.)(?:pg_config|pg_status|nccl_version|comm_lib_version|entries)",
+    re.DOTALL,
+)
 # What stands behind more than HEAD_BYTES of other output in logs of trainings.
 FURTHER_ON: Final = (
     ("deepspeed", COMMS),
@@ -221,10 +227,11 @@ def kind_of(path: Path) -> str | None:
         return "rocprof" if rocpd.is_rocpd(head) else "nsys"
     if chakra_et.is_et(head):
         return "chakra"
+    if PICKLED_DUMP.match(head):
+        return "flight-recorder"
     if head.startswith(PICKLED):
         raise TuiadvisorError(
-            f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "
-            "(torch._C._distributed_c10d._dump_nccl_trace_json)"
+            f"{path}: a pickle, and no flight recorder's dump: not opened, for unpickling runs what it says"
         )
     for name, begins, what in NOT_READ:
         if head.startswith(begins) and path.name.endswith(name) and what.search(head):
@@ -345,7 +352,7 @@ def _readable() -> str:
     return (
         "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, rocprofv3's traces, "
         "operation tables (Parquet, CSV), "
-        "flight-recorder dumps (JSON), logs of steps, execution traces (Chakra), NCCL Inspector, DeepSpeed's logger, "
+        "flight-recorder dumps, logs of steps, execution traces (Chakra), NCCL Inspector, DeepSpeed's logger, "
         "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines, tables of "
         "measured sizes"
     )

@@ -1,14 +1,14 @@
-"""`import flight-recorder DIR`: PyTorch's flight-recorder dumps in JSON, one file a rank.
+"""`import flight-recorder DIR`: PyTorch's flight-recorder dumps, one file a rank, as NCCL leaves them or in JSON.
 
-In: a folder of .json dumps.  Out: what `metrics.hang.missing_ranks` needs, and a line for each unusable file.
-Pickled dumps are never opened: unpickling runs whatever the file says.
+In: a folder of dumps.  Out: what `metrics.hang.missing_ranks` needs, and a line for each unusable file.
+NCCL's are pickles. They are never unpickled, which runs whatever the file says: `plain_pickle` reads plain data alone.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -16,6 +16,7 @@ import orjson
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, plain_name, rank_in_name, read_whole
 from tuiadvisor.importers.jsontext import parsed
+from tuiadvisor.importers.plain_pickle import BEGINS, PlainPickleError, plain
 from tuiadvisor.metrics.hang.dumps_together import side_by_side
 from tuiadvisor.metrics.hang.recorder_dump import dump_of, groups_of
 from tuiadvisor.metrics.series.plausible import together
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 MAX_DUMP_BYTES: Final = 64 << 20
 MAX_ENTRIES: Final = 1_000_000
 NUMBER_IN_NAME: Final = re.compile(r"(?<!\d)(\d{1,8})$")  # as PyTorch writes it: a prefix, then the rank
-PICKLE_START: Final = b"\x80"
-JSON_HOW: Final = (
-    "write JSON instead with torch._C._distributed_c10d._dump_nccl_trace_json(), or convert it on a machine where "
-    "you trust the file: python -c 'import json,pickle,sys; "
-    'json.dump(pickle.load(open(sys.argv[1],"rb")), open(sys.argv[2],"w"))\' IN OUT.json'
-)
+DIGITS: Final = re.compile(r"\d+")
+MAX_NAMED: Final = 8  # files in a line
+SUFFIXES: Final = (".json", ".pickle", ".pkl")
+
+
+class UnusableDumpError(TuiadvisorError):
+    """A dump; but whose, or of too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,13 @@ class DumpFolder:
 def read_flight_recorder(folder: Path) -> DumpFolder:
     """All dumps of a folder. TuiadvisorError when not one is usable."""
     read: list[tuple[str, Dump, dict[str, Group]]] = []
-    losses: list[str] = []
+    refused: list[tuple[str, TuiadvisorError]] = []
     for path in _files(folder):
         try:
             read.append((path.name, *read_dump(path)))
         except TuiadvisorError as error:
-            losses.append(str(error).replace(f"{folder}/", ""))
+            refused.append((path.name, error))
+    losses = _losses(folder, refused, {_series(name) for name, _, _ in read})
     one_each = _of_one_time(_one_a_rank(read, losses), losses)
     dumps, groups, stale = side_by_side(one_each)
     losses += [f"the dump of rank {rank} is not of this hang, not used: {why}" for rank, why in stale.items()]
@@ -71,6 +74,25 @@ def read_flight_recorder(folder: Path) -> DumpFolder:
         world_size=world or None,
         missing_ranks=tuple(sorted(everyone - dumps.keys())),
     )
+
+
+def _series(name: str) -> str:
+    """What the names of one job's dumps have in common."""
+    return DIGITS.sub("#", plain_name(name))
+
+
+def _losses(folder: Path, refused: list[tuple[str, TuiadvisorError]], series: set[str]) -> list[str]:
+    """A line each, and one for all that are neither dumps nor named like one: /tmp holds other files, too."""
+    others = [
+        name
+        for name, why in refused
+        if series and _series(name) not in series and not isinstance(why, UnusableDumpError)
+    ]
+    losses = [str(why).replace(f"{folder}/", "") for name, why in refused if name not in others]
+    if others:
+        more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
+        losses.append(f"no dumps, by their names and contents: {', '.join(others[:MAX_NAMED])}{more}")
+    return losses
 
 
 def _one_a_rank(
@@ -118,42 +140,47 @@ def _of_one_time(
 
 
 def _files(folder: Path) -> list[Path]:
-    """.json files, and files without a JSON name that PyTorch itself writes (nccl_trace_rank_3)."""
+    """.json files, and those that PyTorch itself writes, whose names have no end (nccl_trace_rank_3)."""
     found = listed(folder, ("",))
     return [path for path in found if not path.name.startswith(".")]
 
 
 def read_dump(path: Path) -> tuple[Dump, dict[str, Group]]:
-    """One rank's dump. TuiadvisorError when it is pickled, damaged, or its rank cannot be told."""
-    data = read_whole(path, MAX_DUMP_BYTES)
-    if data.startswith(PICKLE_START):
-        raise TuiadvisorError(f"{path} is a pickled dump, which is never opened: {JSON_HOW}")
-    try:
-        content = parsed(data)
-    except orjson.JSONDecodeError as error:
-        raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); dump it again") from None
+    """One rank's dump. TuiadvisorError when it is damaged, of more than plain data, or its rank cannot be told."""
+    content = _content(path)
     if not isinstance(content, dict) or not isinstance(content.get("entries"), list):
         raise TuiadvisorError(f"{path} has no list of entries: this is no flight-recorder dump")
     groups = groups_of(content)
     rank = _rank(path, groups)
     if sum(isinstance(entry, dict) for entry in content["entries"]) > MAX_ENTRIES:
-        raise TuiadvisorError(f"{path} has more than {MAX_ENTRIES} entries: dump fewer")
+        raise UnusableDumpError(f"{path} has more than {MAX_ENTRIES} entries: dump fewer")
     return dump_of(content, rank, groups)
+
+
+def _content(path: Path) -> Any:
+    data = read_whole(path, MAX_DUMP_BYTES)
+    try:
+        return plain(data) if data.startswith(BEGINS) else parsed(data)
+    except PlainPickleError as error:
+        raise TuiadvisorError(f"{path}: a pickle that is not read ({error}), and never unpickled") from None
+    except orjson.JSONDecodeError as error:
+        raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); dump it again") from None
 
 
 def _rank(path: Path, groups: dict[str, Group]) -> int:
     """The rank by the file's name, checked against the groups: every group of a rank has it as a member."""
     sets = [set(group.members) for group in groups.values() if group.members]
     common = set.intersection(*sets) if sets else set()
-    rank = _rank_in_name(plain_name(path.name).removesuffix(".json"))
+    stem = plain_name(path.name)
+    rank = _rank_in_name(next((stem.removesuffix(end) for end in SUFFIXES if stem.endswith(end)), stem))
     if rank is None:
         if len(common) == 1:
             return common.pop()
-        raise TuiadvisorError(
+        raise UnusableDumpError(
             f"{path}: cannot tell its rank: put the rank into the file's name, as in rank07.json"
         )
     if sets and rank not in common:
-        raise TuiadvisorError(
+        raise UnusableDumpError(
             f"{path}: its name says rank {rank}, its groups say otherwise: name it after its rank"
         )
     return rank

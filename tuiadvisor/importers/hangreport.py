@@ -76,11 +76,15 @@ def _unknown(folder: DumpFolder, found: Hang) -> list[dict[str, str]]:
     return unknown
 
 
+def _num_dumps(num: int) -> str:
+    return f"{num} dump{'' if num == 1 else 's'}"
+
+
 def hang_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     world, hang = document["run"]["world_size"], document["hang"]
     lines = [
-        f"{document['source']['path']}: {document['source']['files']} dumps"
+        f"{document['source']['path']}: {_num_dumps(document['source']['files'])}"
         + (f" of {world} ranks" if world else ""),
         hang["because"],
     ]

@@ -1,7 +1,7 @@
-"""One rank's flight recorder as PyTorch writes it in JSON, from a file or from a rank that was asked.
+"""One rank's flight recorder as PyTorch writes it, from a file or from a rank that was asked.
 
-In: the document, decoded, from strangers.  Out: its operations and counters, and the process groups it speaks of. What
-cannot be believed is left out.
+In: the document of a stranger, decoded from JSON, or from a pickle's plain data, which has tuples.  Out: its operations
+and counters, and the process groups it speaks of. What cannot be believed is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_MEMBERS: Final = 1 << 20  # ranks of a group; more are not believed
+MAX_LISTED: Final = 1 << 22  # members of all groups of a dump; of further groups they are not told
+CHARACTERS_A_MEMBER: Final = 8  # or more, of long lists that are text: "100000, "
 LARGEST: Final = 1 << 62  # number that is believed
 MAX_DIGITS: Final = 19  # of a number that is written as text
 GLOO: Final = "gloo:"  # before the names of its operations
@@ -55,20 +57,30 @@ def _called(entries: list[dict[str, Any]]) -> dict[str, Group]:
 
 def _groups(config: Any) -> dict[str, Group]:
     groups = {}
+    left = MAX_LISTED * CHARACTERS_A_MEMBER
     for name, about in config.items() if isinstance(config, dict) else ():
         if isinstance(name, str) and isinstance(about, dict):
             description = about.get("desc")
-            members = _members(about.get("ranks"))
+            ranks = about.get("ranks")
+            left -= _length(ranks)
+            members = _members(ranks) if left >= 0 else ()
             groups[name[:200]] = Group(
                 name[:200], description[:200] if isinstance(description, str) else "", members
             )
     return groups
 
 
+def _length(ranks: Any) -> int:
+    """In characters of text: a pickle says a list once and uses it in every group."""
+    if isinstance(ranks, str):
+        return len(ranks)
+    return len(ranks) * CHARACTERS_A_MEMBER if isinstance(ranks, list | tuple) else 0
+
+
 def _members(ranks: Any) -> tuple[int, ...]:
     if isinstance(ranks, str) and RANK_LIST.fullmatch(ranks):
         ranks = [int(part) for part in ranks.strip("[] ").split(",") if len(part) < 12]
-    if not isinstance(ranks, list) or len(ranks) > MAX_MEMBERS:
+    if not isinstance(ranks, list | tuple) or len(ranks) > MAX_MEMBERS:
         return ()
     if not all(
         isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < MAX_MEMBERS for rank in ranks
@@ -112,7 +124,7 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
 
 def _group_name(entry: dict[str, Any]) -> str | None:
     group = entry.get("process_group")
-    if isinstance(group, list) and group and isinstance(group[0], str):
+    if isinstance(group, list | tuple) and group and isinstance(group[0], str):
         return group[0][:200]
     return None
 
@@ -129,13 +141,14 @@ def _count(value: Any) -> int | None:
 
 
 def _sizes(sizes: Any) -> str:
-    if not isinstance(sizes, list) or not sizes or not isinstance(sizes[0], list):
+    if not isinstance(sizes, list | tuple) or not sizes or not isinstance(sizes[0], list | tuple):
         return ""
     return "x".join(str(size) for size in sizes[0][:8] if _is_count(size))
 
 
 def _first_text(values: Any) -> str:
-    return values[0][:40] if isinstance(values, list) and values and isinstance(values[0], str) else ""
+    is_text = isinstance(values, list | tuple) and values and isinstance(values[0], str)
+    return values[0][:40] if is_text else ""
 
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
