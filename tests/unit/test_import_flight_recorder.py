@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -512,6 +513,30 @@ def test_of_a_group_without_members_nobody_is_missing_for_certain(tmp_path: Path
     found = hang_document(tmp_path)["hang"]
     assert found["missing_ranks"] == []
     assert "do not say which ranks belong to its group" in found["because"]
+
+
+def test_a_number_that_is_no_rank_makes_no_job_of_that_size(tmp_path: Path) -> None:
+    """Members of the group of all are counted up to the largest rank: that of a date took gigabytes."""
+    gloo_dump(tmp_path, 0, [(*WHOLE, 5, True), (*WHOLE, 6, False)])
+    gloo_dump(tmp_path, 20261126, [(*WHOLE, 5, True)])
+    document = hang_document(tmp_path)
+    assert [
+        "rank20261126.json: its name says rank 20261126, which no job has: name it after its rank"
+    ] == document["losses"]
+    assert [] == document["hang"]["missing_ranks"]
+
+
+def test_calls_are_gone_through_once_however_many_groups_there_are(tmp_path: Path) -> None:
+    """Of groups without members all calls were looked through for each group: minutes for some ten thousand."""
+    for rank in (0, 1):
+        calls = [
+            {"process_group": [f"pair {group}", ""], "collective_seq_id": 3 + rank, "state": "completed"}
+            for group in range(20_000)
+        ]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"entries": calls}))
+    begin_s = time.process_time()
+    hang_document(tmp_path)
+    assert time.process_time() - begin_s < 6
 
 
 def test_a_rank_behind_in_a_smaller_group_is_named_and_its_victim_is_not(tmp_path: Path) -> None:

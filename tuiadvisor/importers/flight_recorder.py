@@ -18,7 +18,7 @@ from tuiadvisor.importers.files import listed, plain_name, rank_in_name, read_wh
 from tuiadvisor.importers.jsontext import parsed
 from tuiadvisor.importers.plain_pickle import BEGINS, PlainPickleError, plain
 from tuiadvisor.metrics.hang.dumps_together import side_by_side
-from tuiadvisor.metrics.hang.recorder_dump import dump_of, groups_of
+from tuiadvisor.metrics.hang.recorder_dump import MAX_MEMBERS, dump_of, groups_of
 from tuiadvisor.metrics.series.plausible import together
 
 if TYPE_CHECKING:
@@ -178,6 +178,10 @@ def _rank(path: Path, groups: dict[str, Group]) -> int:
             return common.pop()
         raise UnusableDumpError(
             f"{path}: cannot tell its rank: put the rank into the file's name, as in rank07.json"
+        )
+    if rank >= MAX_MEMBERS:
+        raise UnusableDumpError(
+            f"{path}: its name says rank {rank}, which no job has: name it after its rank"
         )
     if sets and rank not in common:
         raise UnusableDumpError(

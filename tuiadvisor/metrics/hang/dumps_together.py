@@ -34,7 +34,9 @@ def side_by_side(
     dumps, groups = _told_apart(read)
     stale = contradicting(list(dumps.values()), groups)
     dumps, groups = _told_apart([(dump, its) for dump, its in read if dump.rank not in stale])
-    return dumps, {name: _with_members(group, dumps) for name, group in groups.items()}, stale
+    entered = _entered(dumps)
+    named = {name: _with_members(group, entered.get(name, {}), dumps) for name, group in groups.items()}
+    return dumps, named, stale
 
 
 def _lives_apart(read: Sequence[tuple[Dump, dict[str, Group]]]) -> Sequence[tuple[Dump, dict[str, Group]]]:
@@ -138,21 +140,25 @@ def _told_apart(read: Sequence[tuple[Dump, dict[str, Group]]]) -> tuple[dict[int
     return dumps, groups
 
 
-def _with_members(group: Group, dumps: dict[int, Dump]) -> Group:
+def _entered(dumps: Mapping[int, Dump]) -> dict[str, dict[int, int]]:
+    """By group and rank: the last collective that it has called there; all calls are gone through once."""
+    entered: dict[str, dict[int, int]] = {}
+    for rank, dump in dumps.items():
+        calls = [(op.group, op.seq) for op in dump.operations if op.kind == COLLECTIVE]
+        calls += [(name, of.entered) for name, of in dump.progress.items() if of.entered is not None]
+        for name, seq in calls:
+            ranks = entered.setdefault(name, {})
+            ranks[rank] = max(ranks.get(rank, 0), seq)
+    return entered
+
+
+def _with_members(group: Group, entered: Mapping[int, int], dumps: Mapping[int, Dump]) -> Group:
     """A group of which the dumps tell no members: who called in it, where one of them is behind the others.
 
     Only then: whether somebody is missing who never called is not known.
     """
     if group.members:
         return group
-    entered: dict[int, int] = {}
-    for rank, dump in dumps.items():
-        calls = [op.seq for op in dump.operations if op.group == group.name and op.kind == COLLECTIVE]
-        progress = dump.progress.get(group.name)
-        if progress is not None and progress.entered is not None:
-            calls.append(progress.entered)
-        if calls:
-            entered[rank] = max(calls)
     if len(set(entered.values())) < 2:
         return group
     known = set(entered) | (set(range(max(dumps) + 1)) if group.description == DEFAULT_GROUP else set())
