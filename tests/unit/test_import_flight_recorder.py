@@ -300,6 +300,20 @@ def test_a_pickled_dump_says_what_its_json_says(tmp_path: Path, protocol: int, n
         assert said[0][key] == said[1][key]
 
 
+@pytest.mark.parametrize("is_pickled", [False, True])
+def test_calls_that_cannot_be_told_apart_are_no_sign_of_health(tmp_path: Path, is_pickled: bool) -> None:
+    """Dumps of an older torch: without the group's name nothing was pending, and "no hang in these dumps" was said."""
+    folder = stuck(tmp_path)
+    for path in folder.glob("rank*.json"):
+        document = json.loads(path.read_text())
+        for call in document["entries"]:
+            call["seq_id"] = call.pop("collective_seq_id")
+            del call["process_group"]
+        path.write_bytes(pickle.dumps(document, 2) if is_pickled else json.dumps(document).encode())
+    with pytest.raises(TuiadvisorError, match=r"rank00.json: none of its calls tells its process group"):
+        hang_document(folder)
+
+
 def test_other_files_of_a_folder_are_one_line(tmp_path: Path) -> None:
     """Where NCCL leaves its dumps much else may lie; an empty dump is a loss of its own."""
     folder = tmp_path / "pickled"

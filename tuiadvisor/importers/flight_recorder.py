@@ -152,9 +152,16 @@ def read_dump(path: Path) -> tuple[Dump, dict[str, Group]]:
         raise TuiadvisorError(f"{path} has no list of entries: this is no flight-recorder dump")
     groups = groups_of(content)
     rank = _rank(path, groups)
-    if sum(isinstance(entry, dict) for entry in content["entries"]) > MAX_ENTRIES:
+    num_entries = sum(isinstance(entry, dict) for entry in content["entries"])
+    if num_entries > MAX_ENTRIES:
         raise UnusableDumpError(f"{path} has more than {MAX_ENTRIES} entries: dump fewer")
-    return dump_of(content, rank, groups)
+    dump, groups = dump_of(content, rank, groups)
+    if num_entries and not dump.operations:
+        raise UnusableDumpError(
+            f"{path}: none of its calls tells its process group and its number there, as newer torch "
+            "writes them: who waits cannot be told"
+        )
+    return dump, groups
 
 
 def _content(path: Path) -> Any:
