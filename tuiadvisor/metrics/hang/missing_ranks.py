@@ -359,8 +359,10 @@ class _Case:
     def _abstention(self, waits: Sequence[Waiting]) -> str:
         unrecorded = sorted({rank for wait in waits for rank in wait.unrecorded})
         if unrecorded:
+            alone = waits[0].waiting if len(waits) == 1 and len(waits[0].waiting) == 1 else ()
             return (
-                f"ranks wait in {waits[0].operation.name}, but of {_ranks(unrecorded)} there is no usable dump: "
+                f"{_ranks(alone) + ' waits' if alone else 'ranks wait'} in {waits[0].operation.name}, but of "
+                f"{_ranks(unrecorded)} there is no usable dump: "
                 "who is missing cannot be told; collect all dumps"
             )
         if any(wait.missing for wait in waits):
