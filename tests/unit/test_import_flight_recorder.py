@@ -18,6 +18,7 @@ from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.flight_recorder import read_dump, read_flight_recorder
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
+from tuiadvisor.importers.plain_pickle import plain
 from tuiadvisor.metrics.hang import recorder_dump
 from tuiadvisor.metrics.hang.missing_ranks import diagnose
 
@@ -576,6 +577,19 @@ def test_counters_that_are_text_speak_as_numbers_do(tmp_path: Path) -> None:
         calls = [] if rank == 3 else [entry(8, time_discovered_completed_ns=0)]
         dump(tmp_path, rank, calls, pg_status=status)
     assert hang_document(tmp_path)["hang"]["missing_ranks"] == [3]
+
+
+def test_counters_of_more_completed_than_entered_calls_are_not_believed(tmp_path: Path) -> None:
+    """One bit of NCCL's dump of rank 1 flipped: the device of rank 0 had stopped, was said beside rank 1."""
+    for rank in (0, 1):
+        data = (RECORDED / f"nccl_trace_rank_{rank}").read_bytes()
+        document = plain(data)
+        counters = document["pg_status"]["0"]
+        if rank == 1:
+            counters["last_completed_collective"] += 2048
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document))
+    hang = hang_document(tmp_path)["hang"]
+    assert ([1], []) == (hang["missing_ranks"], hang["stopped_devices"])
 
 
 def test_gloos_counters_are_not_believed_beside_messages(tmp_path: Path) -> None:

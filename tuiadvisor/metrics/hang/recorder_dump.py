@@ -189,9 +189,8 @@ def _progress(
     for number, name in sorted(name_of.items()):  # of a name that was given again, the newest group's
         counters = status.get(str(number))
         if isinstance(counters, dict):
-            entered, done = (
-                counters.get("last_enqueued_collective"),
-                counters.get("last_completed_collective"),
-            )
-            progress[name] = Progress(_count(entered), _count(done))
+            entered = _count(counters.get("last_enqueued_collective"))
+            done = _count(counters.get("last_completed_collective"))
+            is_possible = entered is None or done is None or done <= entered
+            progress[name] = Progress(entered, done) if is_possible else Progress(None, None)
     return progress if len(name_of) == len(numbers) else None
