@@ -311,7 +311,9 @@ class Advisor(Intake):
             )
         places = self._places()
         given = self._given.over(self.roster.header.given)
-        elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found else None
+        # A trace begins with nothing queued: its thread runs ahead for all of it, and its devices' steps are all there.
+        is_sampled = timed is not None and not self.device_times.of_trace
+        elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found and is_sampled else None
         step = step_summary(diagnosis, given, elapsed_s)
         stack, efficiency = job_efficiency(self.roster, diagnosis, step, given, why_blind)
         return Seen(

@@ -31,6 +31,7 @@ OTHER_HOST: Final = "other"
 # What a part of the window is called, where the training thread held the device up by what it did.
 HOST_WORDS: Final = {
     "data_wait": "the training thread waits for data: the loader",
+    "h2d": "the training thread prepares a copy to the device",
     "forward": "the training thread launches too late in forward",
     "backward": "the training thread launches too late in backward",
     "optimizer": "the training thread launches too late in the optimizer",
@@ -39,6 +40,7 @@ HOST_WORDS: Final = {
 # The same where it computes itself.
 CPU_WORDS: Final = {
     "data_wait": "no operator runs: the training thread waits for data: the loader",
+    "h2d": "no operator runs in a copy to the device",
     "forward": "no operator runs in forward",
     "backward": "no operator runs in backward",
     "optimizer": "no operator runs in the optimizer",

@@ -1,8 +1,9 @@
-"""What the training thread of a traced rank did when: waiting for data, forward, backward, optimizer.
+"""What the training thread of a traced rank did when: waiting for data, copying it, forward, backward, optimizer.
 
 In: the host's events of a trace.  Out: runs of one phase, in order, with what lies between them as `other`. Data
 loading and the optimizer have ranges of their own; backward is what autograd's nodes cover, with the gaps in which the
-main thread does nothing; forward is the operators of the main thread that a backward follows.
+main thread does nothing; a copy to the device is an operator that copies and launched one; forward is the other
+operators of the main thread that a backward follows.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 CATEGORIES: Final = frozenset(("cpu_op", "operator", "user_annotation"))
-OPERATOR, BACKWARD, DATA, OPTIMIZER, BETWEEN = range(5)
-NAMES: Final = {OPERATOR: "forward", BACKWARD: "backward", DATA: "data_wait", OPTIMIZER: "optimizer"}
+OPERATOR, BACKWARD, DATA, OPTIMIZER, BETWEEN, COPY = range(6)
+NAMES: Final = {
+    OPERATOR: "forward",
+    BACKWARD: "backward",
+    DATA: "data_wait",
+    OPTIMIZER: "optimizer",
+    COPY: "h2d",
+}
+COPIES: Final = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))  # to the device, or as well not
 NODE: Final = re.compile(
     r"autograd::engine::evaluate_function|\w+Backward\d*$|torch::autograd::AccumulateGrad"
 )
@@ -50,6 +58,9 @@ class HostWork:
     thread: array[int] = field(default_factory=lambda: array("i"))
     threads: dict[object, int] = field(default_factory=dict)
     main: dict[int, int] = field(default_factory=dict)  # thread -> step marks on it
+    copied_ns: Ints = field(
+        default_factory=lambda: np.empty(0, dtype=np.int64)
+    )  # launches of copies to the device
 
     def take(self, event: dict[str, Any], begin: int | None, duration: int | None) -> None:
         """An operator or a range; other events of its categories are passed over."""
@@ -88,11 +99,15 @@ class HostWork:
         autograd = distinct(thread[(label == BACKWARD) & ~on_main])
         backward = (label == BACKWARD) | np.isin(thread, autograd)
         ranges = on_main & np.isin(label, (DATA, OPTIMIZER, BETWEEN))
-        work = on_main & (label == OPERATOR)
+        work = on_main & np.isin(label, (OPERATOR, COPY))
         work &= ~_inside(begin, begin[ranges], end[ranges])
         back = union(*_joined(begin[backward], end[backward], begin[(work | ranges) & ~backward]))
         work &= ~_inside(begin, back.begin, back.end)
+        copies = work & (label == COPY) & _holds(begin, end, self.copied_ns)
+        work &= ~_inside(begin, begin[copies], end[copies])
         pieces = [(begin[work], end[work], OPERATOR), (back.begin, back.end, BACKWARD)]
+        to_device = union(begin[copies], end[copies])
+        pieces.append((to_device.begin, to_device.end, COPY))
         for kind in (DATA, OPTIMIZER, BETWEEN):
             mine = ranges & (label == kind)
             pieces.append((begin[mine], end[mine], kind))
@@ -108,7 +123,15 @@ def label_of(name: str) -> int | None:
         return OPTIMIZER if name.startswith("Optimizer.step") else BETWEEN
     if NODE.match(name):
         return BACKWARD
+    if name in COPIES:
+        return COPY
     return OPERATOR if "::" in name and not name.startswith(("profiler::", "c10d::")) else None
+
+
+def _holds(begin: Ints, end: Ints, times: Ints) -> Bools:
+    """Which intervals one of the times lies in."""
+    times = np.sort(times)
+    return np.asarray(np.searchsorted(times, begin, side="left") < np.searchsorted(times, end, side="right"))
 
 
 def _inside(times: Ints, begin: Ints, end: Ints) -> Bools:

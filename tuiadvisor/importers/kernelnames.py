@@ -41,6 +41,7 @@ LOOKS_LIKE: Final = re.compile(
 GENERIC: Final = re.compile(r"(?:nccl|rccl|msccl)\w*_Generic", re.IGNORECASE)  # of any collective
 UNNAMED: Final = re.compile(r"\(anonymous namespace\)::")
 COPY: Final = re.compile(r"Memcpy|Memset|dma")
+TO_DEVICE: Final = "HtoD"  # as CUPTI's names of copies have it, and ROCm's
 COLLECTIVE: Final = re.compile(
     r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce)", re.IGNORECASE
 )
@@ -66,6 +67,11 @@ def _by_name(name: str, category: str) -> int:
     if LIBRARY.search(name):
         return COMM
     return COMM_GUESSED if LOOKS_LIKE.search(name) else COMPUTE
+
+
+def is_to_device(name: str) -> bool:
+    """Whether a copy's name says that it is from the host to the device."""
+    return COPY.match(name) is not None and TO_DEVICE in name
 
 
 def collective_of(name: str, arguments: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from tuiadvisor.importers.kernelnames import (
     LAUNCH_CATEGORIES,
     all_wait,
     collective_of,
+    is_to_device,
     kind_of,
     short_name,
 )
@@ -242,6 +243,8 @@ class TraceColumns:
         if num_processes > 1:
             return self._of_several(file, source, events, num_processes, world)
         host = self._host_events() if not len(self.begin) else None
+        if self.work is not None:
+            self.work.copied_ns = self._copied(launch)
         return RankTrace(
             file=file,
             rank=rank,
@@ -325,6 +328,11 @@ class TraceColumns:
         linked = launched[at] == wanted
         begin = _column(self.launch_begin)[order[at]]
         return linked, np.where(linked, np.maximum(begin, -1), -1)
+
+    def _copied(self, launch_ns: Ints) -> Ints:
+        """When copies to the device were launched, as far as that is known."""
+        to_device = [index for name, index in self.kernel_names.items() if is_to_device(name)]
+        return launch_ns[np.isin(_column(self.kernel_name), to_device) & (launch_ns >= 0)]
 
     def _host_events(self) -> GpuEvents | None:
         """None where this was no training on the CPU, or where the trace does not say so."""

@@ -1,0 +1,123 @@
+"""Traces in the shape that a real device gives: two ranks, hosts ahead, few steps, copies, buckets behind backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from test_import_kineto import ALL_REDUCE, Event, event, trace
+from test_import_recording import imported
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUCKETS = 4
+MOVING_US = 1_400.0  # of a bucket
+LAUNCHING_US = 9_000.0  # of a step's kernels, on a thread that never waits
+BASE_US = 1e9
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of a rank, microseconds a step."""
+
+    copy: float = 600.0
+    forward: float = 9_000.0
+    backward: float = 17_000.0
+    data: float = 10.0
+
+
+def two_ranks(folder: Path, works: tuple[Work, Work], num_steps: int = 12, *, synced: bool = False) -> Path:
+    """Their traces. synced: each thread looks at the loss at the end of a step; else it runs ahead of its device."""
+    folder.mkdir(exist_ok=True)
+    events: tuple[list[Event], list[Event]] = ([], [])
+    free, thread = [BASE_US, BASE_US], [BASE_US - 50, BASE_US - 50]
+    for step in range(num_steps):
+        number = 100 * step
+        begun = [at + work.data for at, work in zip(thread, works, strict=True)]
+        ready: list[list[float]] = []
+        for rank, work in enumerate(works):
+            if synced:
+                begun[rank] = thread[rank] = max(thread[rank], free[rank])
+                begun[rank] += work.data
+            mine, at = events[rank], max(free[rank], begun[rank] + 60)
+            mine += _thread(begun[rank], number)
+            mine.append(_on_device("Memcpy HtoD (Pinned -> Device)", at, work.copy, number + 1, "gpu_memcpy"))
+            at += work.copy
+            mine.append(_on_device("sgemm_forward", at, work.forward, number + 2))
+            at += work.forward
+            chunks = []
+            for bucket in range(BUCKETS):
+                chunk = work.backward / BUCKETS
+                mine.append(_on_device("sgemm_backward", at, chunk, number + 10 + bucket))
+                at += chunk
+                chunks.append(at)
+            ready.append(chunks)
+        end = [0.0, 0.0]
+        for bucket in range(BUCKETS):
+            begin = [max(ready[rank][bucket] + 5, end[rank]) for rank in range(2)]
+            done = max(begin) + MOVING_US
+            for rank in range(2):
+                kernel = _on_device(ALL_REDUCE, begin[rank], done - begin[rank], number + 20 + bucket)
+                kernel["args"]["stream"] = 16
+                events[rank].append(kernel)
+                end[rank] = done + 5
+        for rank, work in enumerate(works):
+            events[rank].append(_on_device("multi_tensor_apply", end[rank], 25, number + 30))
+            free[rank] = end[rank] + 30
+            marked = begun[rank] - work.data
+            thread[rank] = free[rank] + 40 if synced else begun[rank] + LAUNCHING_US
+            mark = event(f"ProfilerStep#{step}", marked, thread[rank] - marked - 1, "user_annotation")
+            load = event("enumerate(DataLoader)#_Next", marked, work.data, "user_annotation")
+            events[rank].extend((mark, load))
+    for rank in range(2):
+        trace(folder / f"trace-{rank}.json", events[rank], rank, 2)
+    return folder
+
+
+def _on_device(name: str, begin: float, took: float, number: int, kind: str = "kernel") -> Event:
+    return event(name, begin, took, kind, correlation=number, stream=7)
+
+
+def _thread(begin: float, number: int) -> list[Event]:
+    """What it launches in a step, one after the other and without a wait."""
+    launches = [(number + 1, 20.0, "cudaMemcpyAsync"), (number + 2, 100.0, "cudaLaunchKernel")]
+    launches += [
+        (number + 10 + bucket, 2_000.0 + 500 * bucket, "cudaLaunchKernel") for bucket in range(BUCKETS)
+    ]
+    launches += [
+        (number + 20 + bucket, 2_200.0 + 500 * bucket, "cudaLaunchKernel") for bucket in range(BUCKETS)
+    ]
+    launches.append((number + 30, 8_000.0, "cudaLaunchKernel"))
+    return [
+        event("aten::to", begin + 10, 40, "cpu_op"),
+        event("aten::copy_", begin + 12, 36, "cpu_op"),
+        event("aten::linear", begin + 90, 1_500, "cpu_op"),
+        event("aten::to", begin + 1_700, 30, "cpu_op"),  # of a type to another: no copy to the device
+        event("autograd::engine::evaluate_function: MmBackward0", begin + 1_900, 4_000, "cpu_op"),
+        event("Optimizer.step#SGD.step", begin + 7_950, 100, "user_annotation"),
+        *(event(name, begin + at, 5, "cuda_runtime", correlation=one) for one, at, name in launches),
+    ]
+
+
+@pytest.mark.parametrize("synced", [False, True], ids=["ahead", "synced"])
+def test_steps_a_second_are_the_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
+) -> None:
+    """The thread launches a step in 9 ms and begins with nothing queued; the device takes 28."""
+    _, view = imported(two_ranks(tmp_path / "traces", (Work(), Work()), synced=synced), capsys)
+    assert "device" == view.clock
+    assert view.step.mean_s is not None
+    assert 1 / view.step.mean_s == pytest.approx(view.step.throughput_steps_s, rel=0.02)
+
+
+@pytest.mark.parametrize("synced", [False, True], ids=["ahead", "synced"])
+def test_a_copy_to_the_device_is_no_forward(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
+) -> None:
+    """12 ms of copies on rank 1 lay in its forward, which is as long as its peer's; a change of type is no copy."""
+    _, view = imported(two_ranks(tmp_path / "traces", (Work(), Work(copy=12_000)), synced=synced), capsys)
+    copy_s, forward_s = ([row.seconds[name] for row in view.ranks] for name in ("h2d", "forward"))
+    assert [0.0006, 0.012] == pytest.approx(copy_s, abs=0.0002)
+    assert [0.009, 0.009] == pytest.approx(forward_s, abs=0.0003)
