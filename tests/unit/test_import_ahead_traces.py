@@ -121,3 +121,40 @@ def test_a_copy_to_the_device_is_no_forward(
     copy_s, forward_s = ([row.seconds[name] for row in view.ranks] for name in ("h2d", "forward"))
     assert [0.0006, 0.012] == pytest.approx(copy_s, abs=0.0002)
     assert [0.009, 0.009] == pytest.approx(forward_s, abs=0.0003)
+
+
+HEALTHY, SLOW = Work(), Work(forward=13_500, backward=25_500)
+COPIES, WAITS = Work(copy=12_000), Work(data=50_000)
+
+
+@pytest.mark.parametrize("synced", [False, True], ids=["ahead", "synced"])
+@pytest.mark.parametrize(
+    ("works", "named", "says"),
+    [
+        ((HEALTHY, SLOW), [1], "in all compute phases alike, so on its device"),
+        ((HEALTHY, COPIES), [1], "copying to the device"),
+        ((WAITS, WAITS), [], "every rank waits for data"),
+    ],
+    ids=["device", "copies", "data of all"],
+)
+def test_what_is_in_every_step_of_a_trace_is_said_though_they_are_few(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    works: tuple[Work, Work],
+    named: list[int],
+    says: str,
+    *,
+    synced: bool,
+) -> None:
+    """Twelve short steps: nobody can wait for more of them, and what costs a tenth of each is no chance."""
+    _, view = imported(two_ranks(tmp_path / "traces", works, synced=synced), capsys)
+    assert ("tune", named) == (view.verdict.decision, [one.rank for one in view.stragglers])
+    assert says in view.verdict.sentence
+
+
+def test_that_all_is_well_few_steps_do_not_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor do seven tell that a rank is slow."""
+    _, view = imported(two_ranks(tmp_path / "well", (HEALTHY, HEALTHY)), capsys)
+    assert (None, 8) == (view.verdict.decision, view.window.num_missing_steps)
+    _, view = imported(two_ranks(tmp_path / "slow", (HEALTHY, SLOW), num_steps=7), capsys)
+    assert (None, 13) == (view.verdict.decision, view.window.num_missing_steps)

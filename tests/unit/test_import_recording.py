@@ -76,8 +76,8 @@ def test_the_recording_names_whom_the_import_names(
 
 
 def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ten steps are too few for a verdict of their own."""
-    told, view = imported(marked(tmp_path / "traces", 2, num_steps=10), capsys)
+    """Seven steps are too few for a verdict of their own."""
+    told, view = imported(marked(tmp_path / "traces", 2, num_steps=7), capsys)
     assert [2] == [row["rank"] for row in told["stragglers"]["ranks"]]
     assert (None, False) == (view.verdict.decision, view.window.enough)
     assert view.verdict.sentence.startswith("Rank 2 arrives last")

@@ -54,7 +54,7 @@ from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import measured_of, no_step_words, stall, standing, with_stall
-from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
+from tuiadvisor.advisor.judge.imports import named_at_the_end, not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, is_stage_clear, pipeline_view
 from tuiadvisor.advisor.judge.verdict import (
@@ -423,6 +423,7 @@ class Advisor(Intake):
             on_accelerator=self.on_device,
             # A host's clock sees stages wait for their neighbours, a device's only that it waits.
             holds_stages=host is not None and not self.device_times.of_trace and has_stages(self.roster),
+            named=named_at_the_end(self.roster.header.imported),
             witnesses=self._witnesses(table, host),
         )
 

@@ -61,7 +61,9 @@ MIN_STEADY_STEPS: Final = 20
 MIN_CLEAR_STEPS: Final = 8
 MIN_CLEAR_HITS: Final = 0.75  # of the steps
 MIN_CLEAR_LOSS: Final = 0.1  # of the step, the lower end of the interval
-LONG_STEP_S: Final = 0.5  # 20 steps of that are 10 s; shorter ones are worth waiting for
+LONG_STEP_S: Final = (
+    0.5  # 20 steps of that are 10 s; shorter ones are worth waiting for, where more of them come
+)
 MIN_LOPSIDED: Final = 0.1  # of the step
 MAX_TURNS_OF_ONE: Final = 0.7  # of what ranks lose in turns
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
@@ -112,6 +114,7 @@ class Diagnosis:
     ] = ()  # by the kernel's count late for want of a core, for longer than the window
     held: tuple[HeldRank, ...] = ()  # from outside, where nobody's arrival is seen
     is_stage_clear: bool = False  # a pipeline's heavy stage shows in the steps seen so far, however few
+    named: tuple[int, ...] | None = None  # late ranks by a source that has no more steps; None: more may come
 
     @property
     def window_start(self) -> int:
@@ -147,14 +150,23 @@ class Diagnosis:
 
     @property
     def is_clear_early(self) -> bool:
-        """Long steps, most of which wait for the same rank, or the same stage: few of them tell."""
+        """Most steps wait for the same rank or stage: few of them tell, where they are long or no more will come.
+
+        Of a source that has no more, whom it names itself and the data that all wait for are told as early.
+        """
         cycle_K = self.steady_barrier.cycle_K
-        if self.num_all_steady < MIN_CLEAR_STEPS or not cycle_K.size or float(median(cycle_K)) < LONG_STEP_S:
+        if self.num_all_steady < MIN_CLEAR_STEPS or not cycle_K.size:
             return False
-        return self.is_stage_clear or any(
-            entry.late.persistent and is_clear(entry.late.hit_share, entry.late.gain)
+        clear = {
+            entry.rank: entry.late.persistent
             for entry in self.stragglers
-        )
+            if is_clear(entry.late.hit_share, entry.late.gain)
+        }
+        if self.named is not None:
+            # The source saw it in each collective: that one steady amount is no condition.
+            waits = self.input is not None and is_clear(1.0, self.input.gain)
+            return waits or not clear.keys().isdisjoint(self.named)
+        return float(median(cycle_K)) >= LONG_STEP_S and (self.is_stage_clear or any(clear.values()))
 
     @property
     def missing_s(self) -> float | None:
@@ -179,16 +191,18 @@ def diagnose_table(
     all_ranks_seen: bool,
     on_accelerator: bool = False,
     holds_stages: bool = False,
+    named: tuple[int, ...] | None = None,
     witnesses: Witnesses = NO_WITNESS,
 ) -> Diagnosis:
     """Every metric of a table.
 
     from_beginning: column 0 is the first step ever seen. all_ranks_seen: no rank of the job is missing; a late
     rank that was not recorded looks like slow communication, so without it the transfer stays unknown.
-    holds_stages: as of `find_barrier`.
+    holds_stages: as of `find_barrier`. named: the late ranks by a source
+    that has no more steps, None where more may come.
     """
     asked = _Asked(alive_R, all_ranks_seen, on_accelerator, holds_stages, witnesses)
-    found = _diagnose(table, from_beginning=from_beginning, asked=asked)
+    found = replace(_diagnose(table, from_beginning=from_beginning, asked=asked), named=named)
     if witnesses.device_clocks is not None:
         found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
     if witnesses.paces is not None:

@@ -33,6 +33,11 @@ def is_part(imported: Imported | None) -> bool:
     return imported is not None and imported.kind == "part"
 
 
+def named_at_the_end(imported: Imported | None) -> tuple[int, ...] | None:
+    """Whom an import that was read to its end names; None where more steps may come."""
+    return None if imported is None or is_part(imported) else imported.late_ranks or ()
+
+
 def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Judged]:
     """Without findings that name ranks which the import does not."""
     if imported is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from tuiadvisor.advisor.cluster.ends import LEFT, WITH_CODE, in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.what_if import Gain
@@ -69,6 +70,9 @@ def verdict(
             diagnosis.num_missing_steps, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s
         )
     above = [entry for entry in judged if entry.finding.severity != "info"]
+    num_missing = MIN_STEADY_STEPS - diagnosis.num_all_steady
+    if not above and diagnosis.named is not None and num_missing > 0:
+        return not_yet(num_missing, any_steps=True, clock=clock)  # that all is well so few do not tell
     if not above and diagnosis.open_late:
         return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
