@@ -65,14 +65,12 @@ def verdict(
     clock: Clock = "host",
 ) -> Verdict:
     """What to do about this run. num_not_compared: ranks whose arrival nobody saw. clock: that the times are from."""
-    if not diagnosis.enough:
-        return not_yet(
-            diagnosis.num_missing_steps, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s
-        )
     above = [entry for entry in judged if entry.finding.severity != "info"]
-    num_missing = MIN_STEADY_STEPS - diagnosis.num_all_steady
-    if not above and diagnosis.named is not None and num_missing > 0:
-        return not_yet(num_missing, any_steps=True, clock=clock)  # that all is well so few do not tell
+    num_missing = diagnosis.num_missing_steps
+    if not above and diagnosis.named is not None:  # that all is well so few do not tell
+        num_missing = max(num_missing, MIN_STEADY_STEPS - diagnosis.num_all_steady)
+    if num_missing > 0:
+        return not_yet(num_missing, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s)
     if not above and diagnosis.open_late:
         return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
