@@ -358,7 +358,7 @@ def late_together(folder: Path, absent: int) -> Path:
             continue
         events = []
         for at in range(40):
-            end = 1e9 + 17_000 * at + 7_510
+            end = 1e9 + 9_000 * at + 7_510
             begin = end - 510 + (-7_000, -5, 0, 500)[rank]
             events.append(event(ALL_REDUCE, begin, end - begin, stream=20))
         trace(folder / f"rank{rank}.json.gz", events, rank, 4)
@@ -663,7 +663,7 @@ def test_calls_missing_at_one_ranks_start_do_not_shift_its_clock(cut_rank: int, 
     generator = np.random.default_rng(3)
     begin_us = 10_000 * np.arange(1, 61)[:, None] + generator.normal(0, [[20, 20, 20]], (60, 3))
     begin_us += np.cumsum(generator.normal(0, 100, 60))[:, None]
-    begin_us[:, 2] += 150
+    begin_us[:, 2] += 700
     end_us = begin_us.max(axis=1, keepdims=True) + 50 + generator.normal(0, 2, (60, 3))
     calls = {}
     for rank in range(3):

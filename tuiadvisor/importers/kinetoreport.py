@@ -256,7 +256,7 @@ def _arrivals(
     members: dict[str, tuple[int, ...]] = {}
     for trace in usable:
         calls[trace.rank or 0] = {
-            name: Calls(c.begin_ns, c.end_ns) for name, c in trace.comm.items() if all_wait(name)
+            name: Calls(c.begin_ns, c.end_ns, c.hidden_ns) for name, c in trace.comm.items() if all_wait(name)
         }
         members |= {name: c.members for name, c in trace.comm.items() if c.members}
     complete = world is not None and not missing and len(usable) == world

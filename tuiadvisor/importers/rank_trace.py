@@ -22,6 +22,7 @@ class CommCalls:
     begin_ns: Ints
     end_ns: Ints
     members: tuple[int, ...]  # ranks of the process group, empty when the trace does not say
+    hidden_ns: Ints  # of each call, behind computation
 
 
 @dataclass(frozen=True, slots=True)

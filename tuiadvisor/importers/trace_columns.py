@@ -30,7 +30,8 @@ from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.rank_trace import CommCalls, RankTrace
 from tuiadvisor.importers.stepmarks import NUMBER
-from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
+from tuiadvisor.metrics.series.intervals import cover
+from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE, GpuEvents
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.nsys import NsysProcess
@@ -346,11 +347,15 @@ class TraceColumns:
 
     def _calls(self, begin: Ints, end: Ints) -> dict[str, CommCalls]:
         collective = _column(self.collective)
+        computes = _column(self.kind) == COMPUTE
+        computed = cover(begin[computes], end[computes])
         calls = {}
         for name, index in self.names.items():
             rows = np.flatnonzero(collective == index)
             rows = rows[np.argsort(begin[rows], kind="stable")]
-            calls[name] = CommCalls(begin[rows], end[rows], self.members.get(index, ()))
+            first, last = begin[rows], end[rows]
+            hidden = computed.until(last) - computed.until(first)
+            calls[name] = CommCalls(first, last, self.members.get(index, ()), hidden)
         return calls
 
 

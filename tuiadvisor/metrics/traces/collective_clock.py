@@ -33,10 +33,14 @@ MAX_VOTERS: Final = 2000  # calls a side taken into the vote: its cost is their 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """One rank's calls of one collective in order of their begin, nanoseconds on its own clock."""
+    """One rank's calls of one collective in order of their begin, nanoseconds on its own clock.
+
+    hidden_ns: how much of each lies behind computation; None: nothing is known to.
+    """
 
     begin_ns: Ints
     end_ns: Ints
+    hidden_ns: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
