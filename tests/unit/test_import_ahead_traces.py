@@ -180,3 +180,56 @@ def test_waits_behind_compute_and_small_ones_name_nobody(
     assert told["stragglers"]["because"].startswith(
         "rank 1 arrives last and causes 100% of all waiting, 29% "
     )
+
+
+def stages(folder: Path, *, alltoall: bool = False) -> Path:
+    """Two stages of a pipeline: the second computes half as long again, NCCL's kernels do not say what they are.
+
+    A send is over when its data lies in a buffer, 0.7 ms before it has been received.
+    """
+    folder.mkdir(exist_ok=True)
+    for rank, compute in enumerate((800, 1_200)):
+        events: list[Event] = []
+        for step in range(12):
+            begin = BASE_US + 40_000 * step
+            events.append(event(f"ProfilerStep#{step}", begin, 39_990, "user_annotation"))
+            for batch in range(8):
+                at, number = begin + 2_500 * batch, 100 * step + 2 * batch
+                name = "c10d::alltoall_base_" if alltoall else "c10d::send" if rank == 0 else "c10d::recv_"
+                events += [
+                    event("aten::linear", at, 20, "cpu_op"),
+                    event("cudaLaunchKernel", at + 5, 5, "cuda_runtime", correlation=number),
+                    event(name, at + 25, 20, "cpu_op"),
+                    event("cudaLaunchKernel", at + 30, 5, "cuda_runtime", correlation=number + 1),
+                    event("autograd::engine::evaluate_function: MmBackward0", at + 50, 20, "cpu_op"),
+                    _on_device("sgemm", at + 10, compute, number),
+                ]
+                kernel = _on_device("ncclDevKernel_SendRecv(ncclArgs)", at + 15 + compute, 0, number + 1)
+                kernel["dur"] = (1_200 if alltoall or rank == 0 else 1_900) - compute + 800
+                kernel["args"]["stream"] = 16
+                events.append(kernel)
+        trace(folder / f"trace-{rank}.json", events, rank, 2)
+    return folder
+
+
+def test_what_stages_wait_for_each_other_is_not_told_from_what_moving_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of their step is sends and receives: it was 'moving data' where it is mostly waiting for a neighbour."""
+    told, view = imported(stages(tmp_path / "traces"), capsys)
+    assert "stages of a pipeline" in told["stragglers"]["because"]
+    assert (None, None) == (view.overlap.transfer_s, view.overlap.skew_s)
+    assert view.overlap.comm_exposed_s is not None
+    assert {"pp": 2} == view.run.parallel
+    assert (None, True) == (view.verdict.decision, bool(view.window.why_undecided))
+    assert "nothing tells what is waiting" in view.verdict.sentence
+    assert "more steps" not in view.verdict.sentence
+
+
+def test_the_same_kernels_of_an_all_to_all_are_waited_for_by_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By what the threads called: who comes last to those is late."""
+    told, view = imported(stages(tmp_path / "traces", alltoall=True), capsys)
+    assert [1] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert {} == view.run.parallel

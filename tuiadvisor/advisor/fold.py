@@ -422,7 +422,7 @@ class Advisor(Intake):
             and not (host is not None and self.roster.silent_agents()),
             on_accelerator=self.on_device,
             # A host's clock sees stages wait for their neighbours, a device's only that it waits.
-            holds_stages=host is not None and not self.device_times.of_trace and has_stages(self.roster),
+            holds_stages=host is not None and has_stages(self.roster),
             named=named_at_the_end(self.roster.header.imported),
             witnesses=self._witnesses(table, host),
         )
@@ -488,10 +488,10 @@ def _without_final(judged: list[Judged]) -> list[Judged]:
 
 
 def _why_undecided(found: Verdict, seen: Seen) -> str:
-    """Why steps enough support no verdict; empty where they do, and where there are too few."""
+    """Why steps enough support no verdict; empty where they do, and where more of them would."""
     if seen.why_blind:
         return seen.why_blind
-    is_enough = seen.diagnosis is not None and seen.diagnosis.enough
+    is_enough = found.is_final or (seen.diagnosis is not None and seen.diagnosis.enough)
     return found.because if found.decision is None and is_enough else ""
 
 

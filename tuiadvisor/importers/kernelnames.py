@@ -46,8 +46,12 @@ COLLECTIVE: Final = re.compile(
     r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce)", re.IGNORECASE
 )
 
+# Between two ranks, whatever the group: NCCL has one kernel for these and for all-to-all.
+PAIRWISE: Final = "sendrecv"
+POINT_TO_POINT: Final = frozenset(("point-to-point", "send", "recv"))
+SENDS: Final = frozenset(("c10d::send", "c10d::recv_", "c10d::recv_any_source_"))
 # Who has sent its part of these leaves before the others come: they neither end together nor make all wait.
-ONE_SIDED: Final = frozenset(("broadcast", "reduce"))
+ONE_SIDED: Final = frozenset(("broadcast", "reduce", *POINT_TO_POINT))
 
 
 def kind_of(name: str, category: str, arguments: dict[str, Any]) -> int:
@@ -94,6 +98,13 @@ def all_wait(collective: str) -> bool:
     """Does nobody leave this collective of `collective_of` before all have entered it?"""
     name = collective.partition("@")[0]
     return name not in ONE_SIDED and not is_generic(name)
+
+
+def told_apart(collective: str, called: set[str]) -> str:
+    """The same name; of a pairwise kernel that says no more by what the thread called, where that is no all-to-all."""
+    if collective != PAIRWISE or not called & SENDS or any("alltoall" in name for name in called):
+        return collective
+    return "point-to-point"
 
 
 def is_generic(name: str) -> bool:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
-from tuiadvisor.importers.kernelnames import all_wait
+from tuiadvisor.importers.kernelnames import POINT_TO_POINT, all_wait
 from tuiadvisor.importers.kineto import TraceFolder, read_kineto
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
 from tuiadvisor.metrics.series.plausible import apart
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from tuiadvisor.importers.rank_trace import RankTrace
 
 NS: Final = 1e9
+IN_PAIRS: Final = (
+    "ranks only send to and receive from one another, as stages of a pipeline do: nothing tells who is late"
+)
 
 
 def kineto_document(
@@ -260,7 +263,14 @@ def _arrivals(
         }
         members |= {name: c.members for name, c in trace.comm.items() if c.members}
     complete = world is not None and not missing and len(usable) == world
-    return arrivals(calls, members, complete)
+    found = arrivals(calls, members, complete)
+    return replace(found, because=IN_PAIRS) if between_neighbours(folder.traces) else found
+
+
+def between_neighbours(traces: tuple[RankTrace, ...]) -> bool:
+    """Whether ranks communicate, and only by sending to and receiving from one another: stages of a pipeline."""
+    names = {name.partition("@")[0] for trace in traces for name in trace.comm}
+    return bool(names) and names <= POINT_TO_POINT
 
 
 def _of_jobs(worlds: list[int]) -> str:
@@ -328,7 +338,8 @@ def _unknown(
         have = "has" if len(missing) == 1 else "have"
         why = f"{len(missing)} of {total} ranks {have} no trace here: {named(missing)}"
         unknown.append({"metric": "late rank", "why": why})
-    clocks = [row for row in found.ranks if row.why_not] if found else []
+    is_known = found is None or between_neighbours(folder.traces)  # why, which is said once
+    clocks = [] if found is None or is_known else [row for row in found.ranks if row.why_not]
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import recorded_work
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError, NotOneRunError
-from tuiadvisor.importers.kinetoreport import look_at
+from tuiadvisor.importers.kinetoreport import between_neighbours, look_at
 from tuiadvisor.importers.slices import MAX_SLICES, DeviceSlices, device_slices, with_slices
 from tuiadvisor.importers.stepmarks import numbered
 from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
@@ -113,6 +113,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         because=document["stragglers"]["because"],
         says=". ".join(document["says"]) or document["stragglers"]["because"],
         notes=tuple(notes),
+        parallel={"pp": document["run"]["world_size"] or len(chosen)} if between_neighbours(traces) else {},
         device=recorded_work(document, ranks),
         arithmetic=arithmetic(document),
     )

@@ -25,6 +25,7 @@ from tuiadvisor.importers.kernelnames import (
     is_to_device,
     kind_of,
     short_name,
+    told_apart,
 )
 from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.processes import Processes
@@ -45,6 +46,7 @@ MAX_KERNEL_NAMES: Final = 20_000  # of different names; those beyond are one
 MAX_NAME: Final = 160
 OTHER_NAMES: Final = "(other names)"
 MAX_THREADS: Final = 10_000
+MAX_CALLED: Final = 100
 LARGEST_NS: Final = (1 << 62) - 1
 SMALL_US: Final = 1 << 51  # as nanoseconds half of LARGEST_NS at most
 # ASCII alone: digits of other scripts and superscripts are digits, too, and int() reads only some of them.
@@ -86,6 +88,7 @@ class TraceColumns:
     )  # correlation of each launch, in the order of the file
     launch_begin: array[int] = field(default_factory=_wide)
     names: dict[str, int] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)  # of communication, by the training's threads
     kernel_names: dict[str, int] = field(default_factory=dict)
     kernel_name: array[int] = field(default_factory=lambda: array("i"))  # of each device event
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -143,6 +146,9 @@ class TraceColumns:
 
     def _operator(self, event: dict[str, Any], category: str, begin: int | None, dur: int | None) -> None:
         """What it computes, and what the training thread does meanwhile."""
+        name = event.get("name")
+        if isinstance(name, str) and name.startswith("c10d::") and len(self.called) < MAX_CALLED:
+            self.called.add(name)
         if self.work is not None and category != "kernel":
             self.work.take(event, begin, dur)
         if category in {"cpu_op", "kernel"}:
@@ -238,7 +244,8 @@ class TraceColumns:
         events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), launch)
         rank, why_no_rank, world = about(source.rest, file)
         together = np.isin(
-            _column(self.collective), [index for name, index in self.names.items() if all_wait(name)]
+            _column(self.collective),
+            [index for name, index in self.names.items() if all_wait(told_apart(name, self.called))],
         )
         num_processes = self.processes.count(events, together)
         if num_processes > 1:
@@ -355,7 +362,7 @@ class TraceColumns:
             rows = rows[np.argsort(begin[rows], kind="stable")]
             first, last = begin[rows], end[rows]
             hidden = computed.until(last) - computed.until(first)
-            calls[name] = CommCalls(first, last, self.members.get(index, ()), hidden)
+            calls[told_apart(name, self.called)] = CommCalls(first, last, self.members.get(index, ()), hidden)
         return calls
 
 

@@ -70,6 +70,8 @@ def find_pipelines(
     """
     told = has_stages(roster)
     held = chunks.held(store, roster.clocks.shift, until_step)
+    if told and held is None and roster.header.imported is not None:
+        return _nothing("the trace does not say when a stage works on which micro-batch", roster)
     if on_device and (told or held is not None):
         events = chunks.held_on_devices(store, until_step) if is_timed else None
         if events is None:

@@ -69,12 +69,14 @@ def verdict(
     num_missing = diagnosis.num_missing_steps
     if not above and diagnosis.named is not None:  # that all is well so few do not tell
         num_missing = max(num_missing, MIN_STEADY_STEPS - diagnosis.num_all_steady)
-    if num_missing > 0:
+    # What no step of a trace tells, more of them would not, either.
+    is_untold = diagnosis.named is not None and clock == "device" and _is_order_unknown(diagnosis)
+    if num_missing > 0 and not is_untold:
         return not_yet(num_missing, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s)
     if not above and diagnosis.open_late:
         return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
-        return _undecided(why)
+        return replace(_undecided(why), is_final=is_untold)
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
         return replace(_undecided(why), is_final=True)
     if not above:
@@ -109,6 +111,12 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
 def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
     """Why the devices' clocks do not support keeping the run as it is; empty where they do."""
     step_s = float(diagnosis.steady_barrier.cycle_K.mean())
+    exposed_s = diagnosis.job_seconds["comm_exposed"]
+    if _is_order_unknown(diagnosis) and exposed_s is not None:  # as of a trace's kernels
+        return (
+            f"a step takes {seconds(step_s)} on the devices, {seconds(exposed_s)} of it exposed communication, of "
+            "which nothing tells what is waiting for another rank"
+        )
     if _is_order_unknown(diagnosis):
         return (
             f"a step takes {seconds(step_s)} on the devices, and what they wait for each other within it lies in "

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 CULPRIT_SHARE: Final = 0.6  # of all waits must be one rank's doing
 MATTERS: Final = 0.01  # of the recorded time: shorter waits are none
-# Of the recorded time: as rule straggler's moderate_loss, half of TraceML's moderate imbalance; live nobody is named for
-# less. Of two healthy ranks on one H200 one was 0.7 of 29 ms later in each of 12 steps.
+# Of the recorded time: as rule straggler's moderate_loss, half of TraceML's moderate imbalance. Live nobody is named
+# for less, and of two healthy ranks on one H200 one was 0.7 of 29 ms later in each of 12 steps.
 WORTH_A_NAME: Final = 0.05
 HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than this itself is a victim
 # Where ranks are not recorded, the last recorded one may itself spend at most this share of what it makes others wait:
