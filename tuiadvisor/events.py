@@ -13,6 +13,7 @@ from typing import Final
 
 from tuiadvisor.phases import PHASES
 
+UNNAMED_HOST: Final = "unknown host"  # of an import's ranks: how many hosts there are is not known, either
 UNKNOWN: Final = -1
 OPEN_END: Final = 1 << 62  # a range of steps without an end
 

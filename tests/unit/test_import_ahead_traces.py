@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 from test_import_kineto import ALL_REDUCE, Event, event, trace
 from test_import_recording import imported
+
+from tuiadvisor.importers.kinetoreport import kineto_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,3 +236,53 @@ def test_the_same_kernels_of_an_all_to_all_are_waited_for_by_all(
     told, view = imported(stages(tmp_path / "traces", alltoall=True), capsys)
     assert [1] == [row["rank"] for row in told["stragglers"]["ranks"]]
     assert {} == view.run.parallel
+
+
+def changed(path: Path, by_us: float = 0.0, **keys: object) -> None:
+    """The trace with more keys, its events later by so much."""
+    content = json.loads(path.read_text())
+    for one in content["traceEvents"]:
+        one["ts"] += by_us
+    path.write_text(json.dumps({**content, **keys}))
+
+
+def test_traces_of_different_moments_are_said_to_be(tmp_path: Path) -> None:
+    """Profiled from another step on, rank 1's ended before rank 0's began: 'only 15 of 48 calls end together'."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, HEALTHY))
+    other = two_ranks(tmp_path / "other", (SLOW, SLOW))
+    (other / "trace-1.json").rename(folder / "trace-1.json")
+    base = {"baseTimeNanoseconds": 1_790_857_026_000_000_000}
+    changed(folder / "trace-0.json", **base)
+    changed(folder / "trace-1.json", -2_000_000, **base)
+    because = kineto_document(folder)["stragglers"]["because"]
+    assert "rank 1's trace ends 1.5" in because
+    assert "different steps" in because
+    changed(folder / "trace-1.json", 1_900_000)
+    assert "different steps" not in kineto_document(folder)["stragglers"]["because"]
+
+
+def test_what_a_trace_says_of_its_software_and_device_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Backend, CUDA, NCCL, and that one rank has fewer multiprocessors; how many hosts there are it does not say."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW))
+    for rank, number in enumerate((58, 38)):
+        about = {"backend": "nccl", "rank": rank, "world_size": 2, "nccl_version": "2.28.9"}
+        devices = [{"id": 0, "name": "NVIDIA H200", "numSms": number}]
+        changed(
+            folder / f"trace-{rank}.json",
+            distributedInfo=about,
+            deviceProperties=devices,
+            cuda_runtime_version=13_000,
+        )
+    told, view = imported(folder, capsys)
+    assert ("nccl", ()) == (view.run.backend, view.run.hosts)
+    assert {"cuda": "13.0", "nccl": "2.28.9"}.items() <= view.run.software.items()
+    (differ,) = told["notes"]
+    assert "58 multiprocessors on rank 0" in differ
+    assert "38 multiprocessors on rank 1" in differ
+    assert differ in view.losses.notes
+    for rank in range(2):
+        changed(folder / f"trace-{rank}.json", host_name=f"node{rank}", deviceProperties=[])
+    told, view = imported(folder.rename(tmp_path / "named"), capsys)
+    assert (("node0", "node1"), []) == (view.run.hosts, told["notes"])

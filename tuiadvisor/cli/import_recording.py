@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import __version__
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, UNNAMED_HOST
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.importers.imported import PART
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 BASE_NS: Final = 1_000_000_000  # the first step begins here: clocks of recordings are above 0
 ROWS: Final = 4000  # a frame: beyond that the fold thins collectives
 EPOCH_NS: Final = 10**18  # a later clock counts from 1970
-HOST: Final = "unknown host"
 CLOCKS: Final = frozenset(("begin_ns", "end_ns", "arrive_ns", "release_ns"))
 STEP_CLOCKS: Final = tuple(STEP_COLUMNS.index(name) for name in STEP_COLUMNS if name in CLOCKS)
 EVENT_CLOCKS: Final = tuple(1 + EVENT_COLUMNS.index(name) for name in EVENT_COLUMNS if name in CLOCKS)
@@ -42,7 +41,8 @@ def imported_frames(run: ImportedRun) -> Iterator[bytes]:
     by_host: dict[str, list[ImportedRank]] = {}
     for rank in run.ranks:
         # Ranks without a common clock may not look like ranks of one host, whose clock is one.
-        host = rank.host or (HOST if rank.shift_ns is not None else f"{HOST} of rank {rank.rank}")
+        apart = "" if rank.shift_ns is not None else f" of rank {rank.rank}"
+        host = rank.host or f"{UNNAMED_HOST}{apart}"
         by_host.setdefault(host, []).append(rank)
     counts = dict.fromkeys(by_host, 0)
 
@@ -102,6 +102,7 @@ def _entry(run: ImportedRun, rank: ImportedRank) -> dict[str, object]:
         "parallel": run.parallel or None,
         "pipeline": rank.pipeline or None,
         "schedule": run.schedule,
+        **rank.software,
     }
     return {
         "rank": rank.rank,

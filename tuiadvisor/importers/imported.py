@@ -44,6 +44,7 @@ class ImportedRank:
     shift_ns: int | None = 0  # None: its clock is its own
     pipeline: dict[str, int] = field(default_factory=dict)
     host: str = ""  # "": the source does not say
+    software: dict[str, str] = field(default_factory=dict)  # backend, cuda, nccl, as far as the source says
     slices: Ints | None = None  # of a device's timeline: as events, a row each; many, so no tuples
 
 

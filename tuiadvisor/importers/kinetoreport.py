@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tuiadvisor.importers.rank_trace import RankTrace
 
 NS: Final = 1e9
+MAX_KINDS: Final = 4  # of devices, in a sentence
 IN_PAIRS: Final = (
     "ranks only send to and receive from one another, as stages of a pipeline do: nothing tells who is late"
 )
@@ -81,6 +82,11 @@ def look_at(
     missing = _missing(folder, world) if not of_jobs else []
     one_each = _one_each(folder, own_spans)
     found = _arrivals(folder, one_each, world, missing) if not of_jobs else None
+    if found is not None and not found.num_collectives and not between_neighbours(folder.traces):
+        of_rank = {
+            t.rank or 0: spans[t.file] for t in folder.traces if t.file in one_each and t.file in spans
+        }
+        found = replace(found, because=found.because + _one_after_another(of_rank))
     rows = [
         _row(trace, times[trace.file], found if trace.file in one_each else None, world)
         for trace in folder.traces
@@ -97,9 +103,39 @@ def look_at(
             *([{"metric": "late rank", "why": of_jobs}] if of_jobs else []),
             *_unknown(folder, times, world, found, missing),
         ],
+        "notes": _unlike_devices(folder.traces),
         "losses": [*folder.losses, *_losses(folder, counts, found, one_each)],
     }
     return Looked(folder, document, found, missing, of_jobs, one_each)
+
+
+def _one_after_another(spans: dict[int, tuple[int, int]]) -> str:
+    """What may be why traces cannot be compared: by the wall clock no two of them overlap; "" where some do."""
+    order = sorted(spans, key=lambda rank: spans[rank])
+    gaps_ns = [spans[other][0] - spans[one][1] for one, other in pairwise(order)]
+    if not gaps_ns or min(gaps_ns) <= 0:
+        return ""
+    one, other = order[:2]
+    return (
+        f"; by the wall clock rank {one}'s trace ends {gaps_ns[0] / NS:.3g} s before rank {other}'s begins: if their "
+        "clocks agree, they are of different steps; start profiling on all ranks at the same step"
+    )
+
+
+def _unlike_devices(traces: tuple[RankTrace, ...]) -> list[str]:
+    """That ranks have devices of different sizes, as parts of one or other models; one sentence, or none."""
+    ranks_of: dict[tuple[str, int], list[int]] = {}
+    for trace in traces:
+        if trace.rank is not None and trace.num_multiprocessors is not None:
+            key = (trace.device_name or "a device of unknown name", trace.num_multiprocessors)
+            ranks_of.setdefault(key, []).append(trace.rank)
+    if len(ranks_of) < 2:
+        return []
+    said = [
+        f"{name} with {number} multiprocessors on rank{'s' * (len(ranks) > 1)} {named(ranks)}"
+        for (name, number), ranks in sorted(ranks_of.items(), key=lambda item: item[1])
+    ]
+    return [f"devices differ: {', '.join(said[:MAX_KINDS])}"]
 
 
 def _one_each(folder: TraceFolder, spans: dict[str, tuple[int, int]]) -> frozenset[str]:
@@ -404,6 +440,7 @@ def kineto_summary(document: dict[str, Any]) -> str:
     lines += document["says"] or [document["stragglers"]["because"]]
     lines += work_lines(document["per_rank"])
     lines += efficiency_lines(document["efficiency"])
+    lines += document["notes"]
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
     lines += [f"lost: {loss}" for loss in document["losses"]]
     return "\n".join(lines)

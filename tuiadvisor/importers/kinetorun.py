@@ -87,10 +87,16 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     beyond = sum(rows[trace.file].num_left_out for trace in chosen)
     if beyond:
         notes.append(f"{beyond} collectives beyond {MAX_CALLS} of a rank are not recorded one by one")
+    notes += document["notes"]
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0
     offsets = {row.rank: row.clock_offset_ns for row in found.ranks} if found is not None else {}
+    # Ranks of one host have one clock: where it is not known for some, no rank is put on its host.
+    alone = len(chosen) == 1
+    on_named_hosts = all(
+        trace.machine and _shift(offsets.get(ranks[trace.file]), alone=alone) is not None for trace in chosen
+    )
     on_device = any(rows[trace.file].events for trace in chosen)
     return ImportedRun(
         kind="kineto",
@@ -104,7 +110,9 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
                 rows[trace.file].steps,
                 rows[trace.file].events,
                 _device(rows[trace.file], is_cuda=trace.file in launched),
-                _shift(offsets.get(ranks[trace.file]), alone=len(chosen) == 1),
+                _shift(offsets.get(ranks[trace.file]), alone=alone),
+                host=trace.machine if on_named_hosts else "",
+                software=trace.software,
             )
             for trace in chosen
         ),

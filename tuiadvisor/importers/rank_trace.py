@@ -5,7 +5,7 @@ In: nothing.  Out: RankTrace and its parts; None where the trace does not say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class RankTrace:
     kernel_names: tuple[str, ...] = ()  # of operators, where it is of a CPU
     name_of: Ints | None = None  # of each of worked: an index into kernel_names
     pid: int | None = None  # of the process that wrote it, as that sees itself
+    num_multiprocessors: int | None = None  # of its device, as far as its process may use them
+    software: dict[str, str] = field(default_factory=dict)  # names of rank_facts: backend, cuda, nccl
     machine: str = ""  # the name of its host; "": the trace does not say, as those of older torch
     export: str = ""  # whose process it is, where its rank is the number of its device there
     wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say

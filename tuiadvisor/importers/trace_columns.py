@@ -47,6 +47,7 @@ MAX_NAME: Final = 160
 OTHER_NAMES: Final = "(other names)"
 MAX_THREADS: Final = 10_000
 MAX_CALLED: Final = 100
+MAX_CUDA: Final = 1_000_000
 LARGEST_NS: Final = (1 << 62) - 1
 SMALL_US: Final = 1 << 51  # as nanoseconds half of LARGEST_NS at most
 # ASCII alone: digits of other scripts and superscripts are digits, too, and int() reads only some of them.
@@ -273,6 +274,8 @@ class TraceColumns:
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
+            num_multiprocessors=_num_multiprocessors(source.rest.get("deviceProperties")),
+            software=_software(source.rest),
             threads=_threads(source.rest.get("tuiadvisor")),
             work=self.work,
             kernel_names=tuple(self.kernel_names if host is None else self.host_names),
@@ -377,6 +380,27 @@ def _device_name(properties: Any) -> str | None:
     """Of the first device; files of several name the same kind."""
     first = properties[0] if isinstance(properties, list) and properties else None
     return _name(first.get("name") if isinstance(first, dict) else None) or None
+
+
+def _num_multiprocessors(properties: Any) -> int | None:
+    """Of each of its devices; None where they differ or the trace does not say."""
+    devices = properties if isinstance(properties, list) else []
+    found = {_integer(one.get("numSms"), -1) if isinstance(one, dict) else -1 for one in devices}
+    number = found.pop() if len(found) == 1 else -1
+    return number if number > 0 else None
+
+
+def _software(rest: dict[str, Any]) -> dict[str, str]:
+    """What the profiler says of it: of CUDA's version 13000 is 13.0."""
+    info = rest.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    cuda = _integer(rest.get("cuda_runtime_version"), -1)
+    found = {
+        "backend": _name(info.get("backend")),
+        "nccl": _name(info.get("nccl_version")),
+        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if 0 < cuda < MAX_CUDA else "",
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _name(told: Any) -> str:

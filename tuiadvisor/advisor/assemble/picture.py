@@ -10,7 +10,7 @@ from tuiadvisor.advisor.cluster.ends import failures
 from tuiadvisor.advisor.cluster.membership import ENDED, GONE, STEPLESS, Roster
 from tuiadvisor.advisor.judge.imports import is_part
 from tuiadvisor.causes.communication_bound import overlap_seconds
-from tuiadvisor.events import NOTHING_GIVEN, StepFlag
+from tuiadvisor.events import NOTHING_GIVEN, UNNAMED_HOST, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 from tuiadvisor.metrics.series.bootstrap import CONFIDENCE, mean_interval
 from tuiadvisor.metrics.steps.accounting import shares
@@ -56,6 +56,8 @@ def run_info(roster: Roster) -> RunInfo:
         return next((f.texts[name] for f in facts if f.texts.get(name)), None)
 
     hosts = sorted({f.host for f in facts} | {a.host for a in roster.agents.values()})
+    if roster.header.imported is not None:
+        hosts = [host for host in hosts if not host.startswith(UNNAMED_HOST)]
     world_size = roster.world_size()
     parallel = dict(next((f.parallel for f in facts if f.parallel), {}))
     started = [f.start_wall_ns for f in facts if f.start_wall_ns]
