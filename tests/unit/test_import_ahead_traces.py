@@ -286,3 +286,17 @@ def test_what_a_trace_says_of_its_software_and_device_is_told(
         changed(folder / f"trace-{rank}.json", host_name=f"node{rank}", deviceProperties=[])
     told, view = imported(folder.rename(tmp_path / "named"), capsys)
     assert (("node0", "node1"), []) == (view.run.hosts, told["notes"])
+
+
+def test_a_late_rank_that_traces_of_different_moments_cannot_confirm_is_no_reason_to_keep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """24 steps in which one waits 12 ms: it was 'keep: nothing found is worth acting on'."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW), num_steps=24)
+    other = two_ranks(tmp_path / "other", (HEALTHY, Work(forward=13_000, backward=27_000)), num_steps=24)
+    (other / "trace-1.json").rename(folder / "trace-1.json")
+    changed(folder / "trace-1.json", -2_000_000)
+    told, view = imported(folder, capsys)
+    assert [] == told["stragglers"]["ranks"]
+    assert (None, True) == (view.verdict.decision, bool(view.window.why_undecided))
+    assert "rank 1 is late, which the source cannot confirm" in view.verdict.sentence

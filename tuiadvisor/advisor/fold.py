@@ -54,7 +54,13 @@ from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import measured_of, no_step_words, stall, standing, with_stall
-from tuiadvisor.advisor.judge.imports import named_at_the_end, not_contradicted, of_import, why_blind
+from tuiadvisor.advisor.judge.imports import (
+    named_at_the_end,
+    not_contradicted,
+    of_import,
+    unconfirmed,
+    why_blind,
+)
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, is_stage_clear, pipeline_view
 from tuiadvisor.advisor.judge.verdict import (
@@ -243,7 +249,9 @@ class Advisor(Intake):
 
     def _concluded(self, seen: Seen, *, with_now: bool) -> _Concluded:
         """What is said of the window; with_now: also of this moment, in which the job may hang or ranks have died."""
-        judged = self._judged(seen, with_now=with_now)
+        imported = self.roster.header.imported
+        every = self._judged(seen, with_now=with_now)
+        judged = not_contradicted(every, imported)
         still = standing(self.roster, self.store, seen.table) if with_now else None
         hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []
         stalled = stall(still, self.roster) if still is not None and hang else None
@@ -255,7 +263,8 @@ class Advisor(Intake):
             judged = _without_final(judged)
         told = bool(hang or died) or not with_now
         no_step = "" if told else no_step_words(self.roster, self.store, seen.table)
-        return _Concluded(judged, of_import(found, self.roster.header.imported), hang, stalled, died, no_step)
+        found = of_import(found, imported, unconfirmed(every, imported))
+        return _Concluded(judged, found, hang, stalled, died, no_step)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:
         """Of each rank: its newest, and in a replay none behind the moment that is shown."""
@@ -381,7 +390,6 @@ class Advisor(Intake):
             rank_devices=seen.rank_devices,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
-        judged = not_contradicted(judged, self.roster.header.imported)
         return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged
 
     def _loaders(

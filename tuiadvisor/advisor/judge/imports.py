@@ -11,12 +11,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.causes.cause import rank_words
+from tuiadvisor.views.run_view import Verdict
+
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
-    from tuiadvisor.views.run_view import Imported, Verdict
+    from tuiadvisor.views.run_view import Imported
 
 
 MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?=\s|$)")
+NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
 WHY_BLIND: Final = {
     "steplog": "a log of steps tells how long they were, not what they waited for",
     "part": "only a part of the traces was read so far",
@@ -46,10 +50,22 @@ def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Ju
     return [entry for entry in judged if entry.rule.scope != "straggler" or named >= set(entry.finding.ranks)]
 
 
-def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
-    """With what the import says: a trace of few steps gets no more of them."""
+def unconfirmed(judged: list[Judged], imported: Imported | None) -> tuple[int, ...]:
+    """Ranks that the steps name and an import that could not compare its ranks does not."""
+    if imported is None or imported.late_ranks is not None:
+        return ()
+    late = [entry for entry in judged if entry.rule.scope == "straggler" and entry.finding.severity != "info"]
+    return tuple(sorted({rank for entry in late for rank in entry.finding.ranks}))
+
+
+def of_import(verdict: Verdict, imported: Imported | None, late: tuple[int, ...] = ()) -> Verdict:
+    """With what the import says: a trace of few steps gets no more of them. late: as of `unconfirmed`."""
     if imported is None:
         return verdict
+    if late and verdict.decision == "keep":
+        are = "is" if len(late) == 1 else "are"
+        why = f"by the sums of its steps {rank_words(late)} {are} late, which the source cannot confirm"
+        verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
     if why_blind(imported):
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
     # Nobody can wait for more steps of a trace.
