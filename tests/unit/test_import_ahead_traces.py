@@ -246,7 +246,9 @@ def changed(path: Path, by_us: float = 0.0, **keys: object) -> None:
     path.write_text(json.dumps({**content, **keys}))
 
 
-def test_traces_of_different_moments_are_said_to_be(tmp_path: Path) -> None:
+def test_traces_of_different_moments_are_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Profiled from another step on, rank 1's ended before rank 0's began: 'only 15 of 48 calls end together'."""
     folder = two_ranks(tmp_path / "traces", (HEALTHY, HEALTHY))
     other = two_ranks(tmp_path / "other", (SLOW, SLOW))
@@ -257,6 +259,8 @@ def test_traces_of_different_moments_are_said_to_be(tmp_path: Path) -> None:
     because = kineto_document(folder)["stragglers"]["because"]
     assert "rank 1's trace ends 1.5" in because
     assert "different steps" in because
+    _, view = imported(folder, capsys)
+    assert "would decide" not in view.verdict.sentence
     changed(folder / "trace-1.json", 1_900_000)
     assert "different steps" not in kineto_document(folder)["stragglers"]["because"]
 

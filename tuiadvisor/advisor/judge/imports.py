@@ -68,8 +68,9 @@ def of_import(verdict: Verdict, imported: Imported | None, late: tuple[int, ...]
         verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
     if why_blind(imported):
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
-    # Nobody can wait for more steps of a trace.
-    sentence = MORE_TO_COME.sub(r"Not enough steps in this trace: \1 would decide.", verdict.sentence)
+    # Nobody can wait for more steps of a trace; where its ranks cannot be compared they need not decide, either.
+    would = "would decide" if imported.late_ranks is not None else "are needed"
+    sentence = MORE_TO_COME.sub(rf"Not enough steps in this trace: \1 {would}.", verdict.sentence)
     if verdict.decision is None:
         sentence = _led(imported, sentence)
     none = ", and the trace has no more" if verdict.decision is None else ""
