@@ -10,6 +10,7 @@ import pytest
 from test_import_kineto import ALL_REDUCE, Event, event, trace
 from test_import_recording import imported
 
+from tuiadvisor.cli import main
 from tuiadvisor.importers.kinetoreport import kineto_document
 
 if TYPE_CHECKING:
@@ -227,6 +228,10 @@ def test_what_stages_wait_for_each_other_is_not_told_from_what_moving_takes(
     assert (None, True) == (view.verdict.decision, bool(view.window.why_undecided))
     assert "nothing tells what is waiting" in view.verdict.sentence
     assert "more steps" not in view.verdict.sentence
+    assert 0 == main(["advise", str(tmp_path / "traces.tuirec")])
+    advised = capsys.readouterr().out
+    assert "Evidence for what the reason leaves open" in advised
+    assert "devices' clocks were seen" not in advised
 
 
 def test_the_same_kernels_of_an_all_to_all_are_waited_for_by_all(

@@ -182,7 +182,9 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
     case, intent, said = material.case, material.intent, []
     if decision.decision == "hang":
         return ("Steps that complete again.",)
-    if not case.enough:
+    if not case.enough and case.why_undecided and case.on_device_clock:
+        said.append("Evidence for what the reason leaves open.")
+    elif not case.enough:
         said.append(
             "A recording in which the devices' clocks were seen."
             if case.why_undecided

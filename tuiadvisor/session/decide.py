@@ -59,6 +59,7 @@ class Case:
     result_as_good_now: bool = False
     paid_anyway: bool = False  # nobody else can use the devices that a smaller size would free
     why_undecided: str = ""  # although there were steps enough
+    on_device_clock: bool = False  # whose times all figures are
     step_slack: float = 0.0  # share by which the mean step may be shorter than it was seen
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
     wanted: Wanted | None = None  # a size that was asked for and not measured

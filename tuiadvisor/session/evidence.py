@@ -53,6 +53,7 @@ class Facts:
     unknown: tuple[tuple[str, str], ...]
     past: tuple[PastFinding, ...] = ()  # over by the end
     model: tuple[str, int] | None = None  # its class and parameters as the probe saw them in its lowest rank
+    on_device_clock: bool = False  # whose times all figures are
     gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
     num_collectives: int | None = None  # of a step and rank
     backend: str | None = None
@@ -110,6 +111,7 @@ def facts(
         confidence=confidence(view),
         enough=view.window.enough,
         why_undecided=view.window.why_undecided,
+        on_device_clock=view.clock == "device",
         unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
         past=view.past,
         gradient_bytes=gradient_bytes,
