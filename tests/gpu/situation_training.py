@@ -141,17 +141,17 @@ def main() -> None:
 
 def _train(options: argparse.Namespace, own: Rank, step: Any, signals: Path, *, on_device: bool) -> None:
     """Until it is told to stop; a profile once, when it is told to."""
-    begin_s, num, is_profiled, last = time.monotonic(), 0, False, 0
+    begin_s, num, last, profiled = time.monotonic(), 0, 0, 0
     while not last or num < last:
         num += 1
         if options.kind == "hang" and own.rank == 1 and time.monotonic() - begin_s > options.stop_at:
             time.sleep(3600)
         step(num)
-        if not is_profiled and num % 16 == 0 and (signals / "profile").exists():
-            is_profiled = True
+        if num == profiled:
             _profile(step, signals / f"trace-{own.rank}.json", on_device=on_device)
-        if not last and num % 16 == 0:
-            last = _last_step(signals, own.rank, num)
+        if num % 16 == 0:
+            profiled = profiled or _agreed(signals, "profile", own.rank, num)
+            last = last or _agreed(signals, "stop", own.rank, num)
     # Not in the middle of a kernel: under the multi-process service that ends all others, too.
     if on_device:
         import torch
@@ -160,10 +160,10 @@ def _train(options: argparse.Namespace, own: Rank, step: Any, signals: Path, *, 
     os._exit(0)
 
 
-def _last_step(signals: Path, rank: int, num: int) -> int:
-    """Where all ranks stop, once that is wished; 0: not yet. Rank 0 chooses a step that no host has come to."""
-    path = signals / "last"
-    if rank == 0 and (signals / "stop").exists():
+def _agreed(signals: Path, wish: str, rank: int, num: int) -> int:
+    """The step in which all ranks do what is wished; 0: not yet. Rank 0 chooses one that no host has come to."""
+    path = signals / f"{wish}-at"
+    if rank == 0 and (signals / wish).exists():
         path.with_suffix(".new").write_text(str(num + 48))
         path.with_suffix(".new").rename(path)
     return int(path.read_text()) if path.exists() else 0
