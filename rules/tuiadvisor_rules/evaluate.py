@@ -25,6 +25,7 @@ class Outcome:
 
     rule: Rule
     level: str
+    title: str
     headline: str
     message: str
     unknown: tuple[str, ...]  # metrics without a value that the condition needed
@@ -39,12 +40,13 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Outcome:
     """The rule's level on these metric values; missing names count as unknown."""
     holds = rule.condition(values)
     if holds is None:
-        return Outcome(rule, "unknown", "", "", tuple(rule.condition.unknown(values)))
+        return Outcome(rule, "unknown", "", "", "", tuple(rule.condition.unknown(values)))
     if not holds:
-        return Outcome(rule, "silent", "", "", ())
+        return Outcome(rule, "silent", "", "", "", ())
     level = next((name for name, condition in rule.levels if condition(values)), "info")
     rule = rule.spoken(values)
-    return Outcome(rule, level, fill(rule.headline, values), _sentence(fill(rule.message, values)), ())
+    title, message = (_sentence(fill(text, values)) for text in (rule.title, rule.message))
+    return Outcome(rule, level, title, fill(rule.headline, values), message, ())
 
 
 def _sentence(text: str) -> str:

@@ -73,6 +73,7 @@ _KEYS: Final = {
     "variants",
     "cases",
 }
+_FILLED: Final = ("title", "headline", "message")  # templates: with metrics in braces
 _SPOKEN: Final = ("title", "headline", "message", "why", "verify", "measure_next", "actions")
 _REQUIRED: Final = (
     "id",
@@ -255,13 +256,12 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
     for level in levels:
         if level not in LEVELS[1:]:
             raise RuleError(f"unknown severity {level!r}{nearest(level, LEVELS[1:])}")
-    message = _text(document, "message")
-    headline = _text(document, "headline")
-    check_template(headline, names)
-    check_template(message, names)
+    title, headline, message = (_text(document, name) for name in _FILLED)
+    for template in (title, headline, message):
+        check_template(template, names)
     rule = Rule(
         id=rule_id(document),
-        title=_text(document, "title"),
+        title=title,
         pattern=_one_of(document, "pattern", PATTERNS),
         lens=_one_of(document, "lens", LENSES),
         secondary_lenses=_all_of(document, "secondary_lenses", LENSES),
@@ -404,7 +404,7 @@ def _variant(entry: dict[str, Any], names: frozenset[str], numbers: dict[str, fl
     if len(entry) < 2:
         raise RuleError("a variant needs 'when' and what it says instead")
     texts = {name: _text(entry, name) if name in entry else None for name in _SPOKEN[:5]}
-    for name in ("headline", "message"):
+    for name in _FILLED:
         check_template(texts[name] or "", names)
     return Variant(
         when=Condition(_text(entry, "when"), names, numbers),

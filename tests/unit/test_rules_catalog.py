@@ -66,6 +66,28 @@ def test_firing_cases_fill_their_message(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
+def test_no_shown_text_of_a_finding_holds_a_brace(rule: Rule) -> None:
+    """Title, headline and message are filled in; all else that a finding shows has nothing to fill in."""
+    for case in rule.cases:
+        outcome = judge(rule, case.metrics)
+        if not outcome.fires:
+            continue
+        said = outcome.rule
+        steps = [text for step in said.actions for text in (step.text, step.command, step.upkeep, step.ties)]
+        shown = [outcome.title, outcome.headline, outcome.message, said.why, said.verify]
+        assert [] == [text for text in (*shown, *said.measure_next, *steps) if text and "{" in text]
+        assert "unknown" not in outcome.title
+
+
+def test_a_title_that_names_no_metric_is_refused(rule_text: str, tmp_path: Path) -> None:
+    """A title is a template like a message: it would be shown with its braces."""
+    path = tmp_path / "mine.toml"
+    path.write_text(re.sub(r"(?m)^title = .*$", 'title = "Late by {exces_s}"', rule_text))
+    with pytest.raises(RuleError, match="no metric 'exces_s'"):
+        load_rule(path)
+
+
+@pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
 def test_a_title_without_a_case_has_no_placeholders(rule: Rule) -> None:
     assert "{" not in general_title(rule)
 

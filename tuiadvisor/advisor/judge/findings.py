@@ -158,7 +158,7 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
     since = _plain(subject.values.get(rule.since)) if rule.since else None
     finding = Finding(
         id=rule.id,
-        title=_title(outcome.rule, subject),
+        title=outcome.title,
         pattern=rule.pattern,
         lens=rule.lens,
         layer=_layer(rule, subject),
@@ -189,11 +189,6 @@ def _phase_of_job(rule: Rule, subject: Measured) -> str | None:
     cause = cause_of(rule.id)
     value = subject.values.get(cause.phase_metric) if cause is not None else None
     return value if isinstance(value, str) else None
-
-
-def _title(rule: Rule, subject: Measured) -> str:
-    ranks = subject.values.get("ranks")
-    return rule.title.replace("{ranks}", ranks) if isinstance(ranks, str) else rule.title
 
 
 def _layer(rule: Rule, subject: Measured) -> str:
