@@ -63,4 +63,4 @@ def seconds(value: float) -> str:
         return f"{value:.3g} s"
     if size >= 1e-3:
         return f"{1e3 * value:.3g} ms"
-    return f"{1e6 * value:.3g} us"
+    return f"{1e6 * value:.3g} \u00b5s"

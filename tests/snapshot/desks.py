@@ -46,7 +46,7 @@ def runs() -> tuple[RunEntry, ...]:
     return (
         RunEntry(
             "/runs/after.tuirec", "after", "11-21 19:08", 120_463, "read", "", "train.py", 4, 519, 0.0169, EVEN,
-            "keep", "Keep: nothing found is worth acting on; the mean step takes 16.9 ms.", "run finished",
+            "keep", "Keep: no loss found is worth acting on; the mean step takes 16.9 ms.", "run finished",
         ),
         RunEntry(
             "/runs/before.tuirec", "before", "11-21 19:05", 114_813, "read", "", "train.py", 4, 499, 0.0286, LATE,

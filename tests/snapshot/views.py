@@ -492,7 +492,7 @@ def healthy() -> RunView:
         trend=replace(view.trend, step_s=trend, marks=()),
         verdict=Verdict(
             "keep",
-            "Keep: nothing found is worth acting on; all ranks arrive within 0.3 ms.",
+            "Keep: no loss found is worth acting on; all ranks arrive within 0.3 ms.",
             None,
             None,
             None,

@@ -251,7 +251,7 @@ def test_a_folder_without_rules_is_said(tmp_path: Path, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("expected", "value"),
-    [("123 s", 123.4), ("1.23 s", 1.234), ("14.3 ms", 0.01432), ("250 us", 0.00025), ("-2 ms", -0.002)],
+    [("123 s", 123.4), ("1.23 s", 1.234), ("14.3 ms", 0.01432), ("250 µs", 0.00025), ("-2 ms", -0.002)],
 )
 def test_durations_read_well(expected: str, value: float) -> None:
     """Three digits in the unit people would use."""

@@ -84,12 +84,12 @@ def test_attention_is_told_of_what_has_layers(facts: dict[str, int | str], said:
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({"workers": 0, "persistent_workers": 0}, "no workers · not pinned"),
+        ({"workers": 0, "persistent_workers": 0}, "no workers · pin_memory off"),
         (
             {"workers": 4, "pin_memory": 1, "prefetch": 2, "persistent_workers": 1},
-            "4 workers · pinned · prefetch 2 · persistent",
+            "4 workers · pin_memory on · prefetch 2 · persistent",
         ),
-        ({"workers": 1, "persistent_workers": 0}, "1 worker · not pinned · restarted each epoch"),
+        ({"workers": 1, "persistent_workers": 0}, "1 worker · pin_memory off · restarted each epoch"),
         ({"pin_memory": 1}, None),  # no loader was seen
     ],
 )

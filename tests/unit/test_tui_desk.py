@@ -65,7 +65,7 @@ def test_the_list_says_what_is_known_of_each_row(keyboard: Keyboard) -> None:
         "live  train.py",
     ):
         assert part in text
-    assert "nothing found is worth acting on" in text
+    assert "no loss found is worth acting on" in text
     assert ("/runs/old.tuirec",) == keyboard.place.wanted_runs()
     keyboard.press("1")
     assert () == keyboard.place.wanted_runs()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 STATE: Final = "state --flops-per-step"
 COUNT: Final = "count them: tuiadvisor capture RANK --flops, then state --flops-per-step"
+NOT_A_TRANSFORMER: Final = (
+    "parameters tell the FLOPs of transformers alone: none of its layers is recognized as attention, and on how many "
+    f"rows each weight is used was not seen; {COUNT}"
+)
 MOSTLY_CONVOLUTIONS: Final = 0.01  # of the multiplied weights; an image's patches are less
 FORMULA: Final = "6·N + 12·L·H·d·T a token, each weight once, causal not halved"
 
@@ -53,7 +57,7 @@ def why_not_countable(stack: Stack) -> str:
         # How often a weight is used, and on how many rows, is known of a transformer over token ids alone.
         (
             not (stack.number("layers") or stack.number("config_layers")),
-            f"none of its layers is recognized as attention, and how often its weights are used was not seen; {COUNT}",
+            NOT_A_TRANSFORMER,
         ),
         (
             (stack.number("layers") or 0) != (stack.number("config_layers") or stack.number("layers") or 0)

@@ -187,12 +187,12 @@ def _past(view: RunView) -> str:
 def _verdict(view: RunView) -> str:
     verdict = view.verdict
     decision = verdict.decision or ""
-    following = "Largest part of a step:" if decision == "keep" else "Then the next constraint:"
+    following = text_of.following_label(decision, verdict.next_constraint or "").capitalize()
     rest = "".join(
         f'<p><span class="dim">{name}</span> {_e(text)}</p>'
         for name, text in (
             ("Because:", verdict.because),
-            (following, text_of.phase_name(verdict.next_constraint or "")),
+            (f"{following}:", text_of.phase_name(verdict.next_constraint or "")),
             ("Verify:", verdict.verify),
         )
         if text

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.phases import COMPUTE_AND_REST
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.cost_station import NOT_STATED, cost_conclusion, cost_evidence, device_hours, lost_to
 from tuiadvisor.session.decide import tuning, why_not
@@ -74,7 +75,8 @@ def _p1_concludes(material: Material) -> str:
     following = limit_name(verdict.next_constraint or "unknown")
     finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
     if finding is None:
-        return f"No stage stands out above info; the longest part is {following}."
+        is_part = verdict.next_constraint in COMPUTE_AND_REST
+        return f"No stage stands out above info; the {'longest part' if is_part else 'largest loss'} is {following}."
     bound, after = "", "After"
     if finding.loss_s_per_step is not None and run.step_s is not None:
         left = step_without(run.step_s, (finding.loss_s_per_step,))

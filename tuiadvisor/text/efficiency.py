@@ -72,8 +72,14 @@ def efficiency_facts(view: RunView) -> list[tuple[str, str]]:
     if found.tokens_per_step is not None:
         rows.append(("tokens a step", f"{found.tokens_per_step:,.0f}"))
     if found.ridge_flop_byte is not None:
-        rows.append(("memory-bound below", f"{text_of.significant(found.ridge_flop_byte)} FLOP a byte"))
+        rows.append(("memory-bound below", _ridge(found, found.ridge_flop_byte)))
     return rows + [("note", text) for text in found.notes]
+
+
+def _ridge(found: Efficiency, ridge: float) -> str:
+    """Where memory's roof meets that of the arithmetic, and what both are."""
+    roofs = f"{scaled(found.peak_flops, 'FLOP/s')} {dtype_word(found.dtype)} over {scaled(found.peak_bytes_s, 'B/s')}"
+    return f"{text_of.significant(ridge)} FLOP a byte: {roofs}"
 
 
 def stack_facts(stack: Stack | None) -> list[tuple[str, str]]:
@@ -114,7 +120,7 @@ def _model(stack: Stack) -> str:
 def _parts(stack: Stack) -> str:
     named = (
         ("embedding", stack.number("embedding")),
-        ("head", stack.number("head")),
+        ("head", stack.number("head") if _has_head(stack) else None),
         ("convolutions", stack.number("conv")),
         ("adapters", stack.number("lora")),
         ("experts", stack.number("mm_expert")),
@@ -128,6 +134,11 @@ def _parts(stack: Stack) -> str:
     if stack.number("mm_odd"):
         words.append(f"sides no multiple of 8: {stack.text('odd_shape')}")
     return " · ".join(words)
+
+
+def _has_head(stack: Stack) -> bool:
+    """The last of a row of alike layers is no head."""
+    return any(stack.number(name) for name in ("layers", "config_layers", "embedding", "conv"))
 
 
 def _precision(stack: Stack) -> str:
@@ -167,7 +178,7 @@ def _loader(stack: Stack) -> str:
     if workers is None:
         return ""
     words = [text_of.count(workers, "worker") if workers else "no workers"]
-    words.append("pinned" if stack.number("pin_memory") else "not pinned")
+    words.append(f"pin_memory {'on' if stack.number('pin_memory') else 'off'}")
     if stack.number("prefetch"):
         words.append(f"prefetch {stack.number('prefetch')}")
     if workers:

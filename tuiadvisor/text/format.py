@@ -46,6 +46,13 @@ def phase_name(phase: str) -> str:
     return PHASE_NAMES.get(phase) or limit_name(phase)
 
 
+def following_label(decision: str | None, limit: str) -> str:
+    """What a verdict's next constraint is: without a cure it is what the step loses most to, or is longest in."""
+    if decision != "keep":
+        return "then the next constraint"
+    return f"largest {'part' if limit in phases.COMPUTE_AND_REST else 'loss'} of a step"
+
+
 def activity(now: str) -> str:
     """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s', 'data_wait 0.0 s' the name."""
     first, blank, rest = now.partition(" ")

@@ -5,14 +5,20 @@ In: Goodput.  Out: sentences.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.phases import PAUSES
 from tuiadvisor.text import format as text_of
+from tuiadvisor.views.goodput import kind_words
 
 if TYPE_CHECKING:
     from tuiadvisor.views.goodput import Goodput
 
 NO_STEPS = "no step was seen yet"
+# What no steady step has a part of; pauses beside them.
+BESIDE_STEADY_STEPS: Final = frozenset(
+    {"startup", "warmup", "before_change", "unnamed", "done_again", "restart", "gap", "hang", *PAUSES}
+)
 EARLIER = "an earlier moment is shown; End goes to the newest"
 
 
@@ -32,18 +38,29 @@ def title(found: Goodput) -> str:
     return f"{name}, shares of all {text_of.seconds(found.span_s)}" if found.unknown_s else name
 
 
+def _why_not_as_useful(found: Goodput) -> str:
+    """As the steady steps: what only the rest of the run lost, by what was seen of it."""
+    if found.end_to_end is not None and (found.steady or 0.0) < found.end_to_end:
+        return "they lose more than the rest of the run did"
+    lost = [kind_words(part.kind) for part in found.waterfall if _is_beside_steady_steps(part.kind)]
+    if not lost:
+        return "the rest of the run lost more"
+    return f"the difference is {', '.join(lost[:-1])}{' and ' * (len(lost) > 1)}{lost[-1]}"
+
+
+def _is_beside_steady_steps(kind: str) -> bool:
+    return kind in BESIDE_STEADY_STEPS or kind.startswith(("pause", "periodic_pause"))
+
+
 def notes(found: Goodput) -> list[str]:
     """What belongs beside it."""
     said = []
     if found.steady is not None:
-        alone = f"of the steady steps that the verdict rests on {text_of.share(found.steady)} is useful"
-        is_worse = found.end_to_end is not None and found.steady < found.end_to_end
-        why = (
-            "they lose more than the rest of the run did"
-            if is_worse
-            else "start-up, warm-up, pauses and restarts are the difference"
+        steady = text_of.share(found.steady)
+        alone = f"of the steady steps that the verdict rests on {steady} is useful"
+        said.append(
+            alone if steady == text_of.share(found.end_to_end) else f"{alone}: {_why_not_as_useful(found)}"
         )
-        said.append(f"{alone}: {why}")
     if found.unknown_s > 0:
         said.append(
             f"{text_of.seconds(found.unknown_s)} were not seen or not judged: neither useful nor lost"

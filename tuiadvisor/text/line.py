@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
 
@@ -79,6 +79,11 @@ _ASCII = str.maketrans(
 )
 # "16.9 ms" stays in one row: the blank between a number and its unit does not break.
 _UNIT_BLANK = re.compile(r"(?<=\d) (?=(?:[munµ]?s|min|h|%|[kMG]?B(?:/s)?)(?:\W|$))")
+
+_SIGNS: Final = (
+    ",;=/",
+    "._-:",
+)  # a long word is cut behind the last of these, rather between names than in one
 
 
 @lru_cache(4096)
@@ -204,7 +209,7 @@ def rule(title: str, width: int, right: str = "", *shorter: str) -> Line:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return the text broken at blanks into rows of at most `width` cells; long words are cut."""
+    """Return the text broken at blanks into rows of at most `width` cells; long words are cut behind a sign."""
     rows: list[str] = []
     current = ""
     joined = _UNIT_BLANK.sub("\u00a0", " ".join(clean(text).split()))
@@ -217,12 +222,19 @@ def wrap(text: str, width: int) -> list[str]:
             rows.append(current)
         rest = word
         while cell_len(rest) > width > 0:
-            rows.append(set_cell_size(rest, width).rstrip())
+            rows.append(_head(rest, width))
             rest = rest[len(rows[-1]) :]
         current = rest
     if current:
         rows.append(current)
     return [row.replace("\u00a0", " ") for row in rows]
+
+
+def _head(word: str, width: int) -> str:
+    """Return what of a word that is too long stands in the first row: a command or a name stays readable."""
+    most = set_cell_size(word, width).rstrip()
+    parts = (most[: max(map(most.rfind, signs)) + 1] for signs in _SIGNS)
+    return next((part for part in parts if 2 * cell_len(part) >= width), most)
 
 
 def beside(left: Sequence[Line], left_width: int, right: Sequence[Line], gap: int = 3) -> list[Line]:

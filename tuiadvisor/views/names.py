@@ -9,6 +9,8 @@ from typing import Final
 
 LIMIT_NAMES: Final = {
     "comm_exposed": "exposed communication",
+    "eval": "forward without gradient",
+    "h2d": "copy to device",
     "wandering_lateness": "rotating straggler",
 }
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.views.pipeline import PipelineView
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
@@ -266,7 +267,7 @@ def unknowns(
     )
     paused = {pause.kind for pause in diagnosis.steadiness.pauses}
     result = [
-        Unknown(name, NOT_STEADY if name in paused else not_shown or _why_phase(name, device))
+        Unknown(name, NOT_STEADY if name in paused else not_shown or _why_phase(name, device, seen.pipeline))
         for name in PHASES
         if seconds[name] is None
     ]
@@ -296,7 +297,9 @@ def _why_no_overlap(diagnosis: Diagnosis, *, has_stages: bool) -> str:
     return "no steady step was seen in detail"
 
 
-def _why_phase(name: str, device: str | None) -> str:
+def _why_phase(name: str, device: str | None, pipeline: PipelineView | None) -> str:
+    if name == "pipeline_idle" and pipeline is not None:
+        return "what its stages wait for each other could not be told from their work"
     if name == "h2d" and device in {None, "cpu"}:
         return "no device"
     return BY_NAME[name].why_unknown

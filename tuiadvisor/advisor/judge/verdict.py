@@ -196,7 +196,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     mean_s = float(step.mean())
     unblamed = next((entry for entry in judged if _unblamed(entry)), None)
     sentence = (
-        f"Keep: nothing found is worth acting on; the mean step takes {seconds(mean_s)}.{_largest(judged)}"
+        f"Keep: no loss found is worth acting on; the mean step takes {seconds(mean_s)}.{_largest(judged)}"
     )
     if _is_order_unknown(diagnosis):
         sentence = (

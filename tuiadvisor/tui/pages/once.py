@@ -47,7 +47,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         *sections.communication(view, WIDTH, 9),
         *_exchange(view),
         *sections.device(view, WIDTH, 4),
-        *([line(sections.probe_work(view.probe))] if view.probe else []),
+        *(line(text) for text in (wrap(sections.probe_work(view.probe), WIDTH) if view.probe else ())),
         *([BLANK, *goodput_lines(view.wall, WIDTH)] if view.wall is not None else []),
         BLANK,
         *_efficiency(view),

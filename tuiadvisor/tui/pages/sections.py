@@ -82,10 +82,8 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     if stands_from_the_start(view) and not view.ended:
         lines = [*lines[: max_rows - 1], indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
     if view.decided.next_constraint and len(lines) < max_rows - 1:
-        name = text_of.phase_name(view.decided.next_constraint)
-        words = (
-            f"largest part of a step: {name}" if decision == "keep" else f"then the next constraint is {name}"
-        )
+        limit = view.decided.next_constraint
+        words = f"{text_of.following_label(decision, limit)}: {text_of.phase_name(limit)}"
         lines.append(indent(line((words, "dim")), len(badge) + 1))
     return _cut(lines, max_rows, width)
 
@@ -287,7 +285,10 @@ def pace(device: DeviceView) -> str:
         return f"{text_of.UNKNOWN}: keeps pace with its thread or not"
     if device.keeps_pace:
         return "keeps pace with its thread, so waits for launches"
-    return f"is behind its thread by {text_of.share(device.behind_share)} of the step"
+    behind = device.behind_share
+    if behind is not None and behind >= 1:
+        return f"is {text_of.significant(behind)} steps behind its thread"
+    return f"is behind its thread by {text_of.share(behind)} of a step"
 
 
 def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
