@@ -212,7 +212,9 @@ def settings(probe: Host) -> dict[str, Any]:
         ("cudnn_benchmark", lambda: bool(core._get_cudnn_benchmark())),
         ("sdp", lambda: _sdp(core)),
         ("threads", lambda: int(torch.get_num_threads())),
-        ("device_name", lambda: _device_name(probe, torch)),
+        ("device_name", lambda: _device(probe, torch, "name")),
+        # Fewer than its kind has under CUDA MPS and in a part of a device.
+        ("multiprocessors", lambda: _device(probe, torch, "multi_processor_count")),
     ):
         try:
             found[name] = ask()
@@ -221,6 +223,8 @@ def settings(probe: Host) -> dict[str, Any]:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         if os.environ.get(name):
             found["allocator"] = os.environ[name][:80]
+    if found.get("device_name") and os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"):
+        found["mps_share"] = os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"][:8]
     return found
 
 
@@ -237,8 +241,9 @@ def _sdp(core: Any) -> str:
     return " ".join(name for name, ask in flags if ask is not None and ask()) or "none"
 
 
-def _device_name(probe: Host, torch: Any) -> str | None:
-    """Of a device that is in use already; torch keeps its properties."""
+def _device(probe: Host, torch: Any, name: str) -> Any:
+    """A property of a device that is in use already; torch keeps them."""
     if probe.device_kind in (None, "cpu") or not torch.cuda.is_initialized():
         return None
-    return str(torch.cuda.get_device_properties(torch.cuda.current_device()).name)[:80]
+    value = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), name)
+    return int(value) if isinstance(value, int) else str(value)[:80]

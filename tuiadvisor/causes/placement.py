@@ -1,4 +1,4 @@
-"""Ranks far from their devices, unlike devices in one job, devices behind a link with lanes missing.
+"""Ranks far from their devices, unlike devices or shares of them in one job, devices behind a link with lanes missing.
 
 These are facts of the machine; what they cost a step is not in them. Where they make a rank late its straggler finding
 says how much, so none of these is more than a remark.
@@ -27,6 +27,8 @@ placement far_words text where they may run, and where their devices are
 placement far_late_words text which of them arrive late; empty where none does
 placement devices_differ flag 1 if ranks compute on devices of different names, memory, clock or power limits
 placement unlike_words text what differs, and on which ranks
+placement shares_differ flag 1 if ranks may use different numbers of multiprocessors of devices of one name
+placement share_words text how many multiprocessors, on which ranks
 placement lanes_missing flag 1 if their devices' PCIe links have fewer lanes than device and slot can
 placement lanes_words text how many of how many lanes, on which ranks
 """
@@ -35,7 +37,8 @@ placement lanes_words text how many of how many lanes, on which ranks
 def measure(diagnosis: Diagnosis, facts: Facts, _job: Values) -> list[Measured]:
     """A subject each for what is far, what is unlike and what is narrow; none where nothing is."""
     late = {one.rank for one in diagnosis.stragglers}
-    found = [_far(facts.placements, late), _unlike(facts.placements), _narrow(facts.placements)]
+    found = [_far(facts.placements, late), _unlike(facts.placements), _uneven(facts.placements)]
+    found.append(_narrow(facts.placements))
     return [one for one in found if one is not None]
 
 
@@ -86,6 +89,19 @@ def _unlike(placements: tuple[RankPlacement, ...]) -> Measured | None:
             words = _grouped(dict(sorted(words_of.items())))
             return _subject(_odd(placements, words_of), {"devices_differ": 1, "unlike_words": words})
     return None
+
+
+def _uneven(placements: tuple[RankPlacement, ...]) -> Measured | None:
+    """Of devices that are alike; CUDA MPS and the parts of a device give a rank less than all of one."""
+    if len({one.device.name for one in placements if one.device is not None}) != 1:
+        return None
+    given = {one.rank: one.multiprocessors for one in placements if one.multiprocessors}
+    if len(set(given.values())) < 2:
+        return None
+    most = max(given.values())
+    words = _grouped({rank: f"{num} multiprocessors" for rank, num in sorted(given.items())})
+    fewer = [one for one in placements if given.get(one.rank, most) < most]
+    return _subject(fewer, {"shares_differ": 1, "share_words": words})
 
 
 def _odd(placements: tuple[RankPlacement, ...], words_of: dict[int, str]) -> list[RankPlacement]:
@@ -149,7 +165,7 @@ def _capital(words: str) -> str:
 
 
 PLACEMENT: Final = Cause(
-    rules=("far_from_device", "unlike_devices", "lanes_missing"),
+    rules=("far_from_device", "unlike_devices", "unlike_shares", "lanes_missing"),
     metrics=METRICS,
     scope="placement",
     measure=measure,

@@ -45,6 +45,7 @@ class Work:
     device: str | None  # "cpu", "cuda"
     num_stages: int  # of a pipeline; 1: none
     clock_mhz: float | None = None
+    num_devices: int | None = None  # that those ranks compute on: fewer where some share one
 
 
 def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
@@ -55,6 +56,8 @@ def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
     num = work.num_ranks
     if given.flops_per_step is not None:
         num = work.world_size or work.num_ranks
+    if work.num_devices and work.num_ranks:
+        num = max(round(num * work.num_devices / work.num_ranks), 1)
     whys = [why, peak.why]
     mfu = hfu = achieved = None
     if step_flops is not None and work.step_s and num:
@@ -232,6 +235,9 @@ def _copies(stack: Stack) -> int:
 
 def _notes(stack: Stack, work: Work, given: GivenWork, dtype: str) -> list[str]:
     notes = []
+    if work.num_devices and work.num_devices < work.num_ranks:
+        of = "one device" if work.num_devices == 1 else f"{work.num_devices} devices"
+        notes.append(f"{work.num_ranks} ranks compute on {of}: each device's peak counts once")
     if work.world_size and work.num_ranks < work.world_size and given.flops_per_step is None:
         notes.append(f"of the {work.num_ranks} ranks that were seen, of {work.world_size}")
     if stack.differing:

@@ -156,7 +156,8 @@ def _slack(step: StepSummary) -> float:
 
 def _power(view: RunView) -> float | None:
     """None unless every rank's device tells it."""
-    told = [one.power_w for one in view.rank_devices]
+    # What ranks draw that share a device is one device's power together.
+    told = [None if one.power_w is None else one.power_w / (one.num_ranks or 1) for one in view.rank_devices]
     return _mean(told) if told and None not in told and _all_ranks_counted(view) else None
 
 

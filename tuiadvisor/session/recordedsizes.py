@@ -17,6 +17,7 @@ from tuiadvisor.scaling.onerun import Parts
 from tuiadvisor.scaling.table import Row, Table, normal_layout, printable
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.machine import Machine
+from tuiadvisor.views.devices import num_devices
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -154,6 +155,12 @@ def why_unusable(view: RunView, known: Facts, *, needs_batch: bool = True) -> st
         return view.window.why_not_enough or "no steady step was seen"
     if view.run.world_size is None:
         return "how many ranks the job has was not observed"
+    devices = num_devices(view.rank_devices)
+    if devices is not None and devices < len(view.rank_devices):
+        return (
+            f"{len(view.rank_devices)} ranks share {devices} device{'s' * (devices != 1)}: what a device for each "
+            "would bring was not measured"
+        )
     if needs_batch and known.samples_per_step is None:
         return (
             "samples a step were not observed, so nothing says whether the batch grew with the devices; "

@@ -5,11 +5,15 @@ In: RunView.  Out: pairs of name and text; "unknown: why" where something was no
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tuiadvisor.views.devices import RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.run_view import RunView
 
@@ -73,7 +77,40 @@ def efficiency_facts(view: RunView) -> list[tuple[str, str]]:
         rows.append(("tokens a step", f"{found.tokens_per_step:,.0f}"))
     if found.ridge_flop_byte is not None:
         rows.append(("memory-bound below", _ridge(found, found.ridge_flop_byte)))
+    rows += device_facts(view.rank_devices)
     return rows + [("note", text) for text in found.notes]
+
+
+def device_facts(found: Sequence[RankDevice]) -> list[tuple[str, str]]:
+    """What the counters say of these ranks' devices, means over the recording; nothing where nobody told."""
+    rows = []
+    units = [
+        f"{name} {text_of.share(mean)}"
+        for name, mean in (
+            ("multiprocessors", _mean(one.sm_active for one in found)),
+            ("tensor cores", _mean(one.tensor_active for one in found)),
+            ("memory bandwidth", _mean(one.dram_active for one in found)),
+        )
+        if mean is not None
+    ]
+    if units:
+        rows.append(("units at work", " \u00b7 ".join(units)))
+    clock, power = _mean(one.clock_mhz for one in found), _mean(one.power_w for one in found)
+    said = [] if clock is None else [f"{clock:,.0f} MHz"]
+    said += [] if power is None else [f"{power:,.0f} W"]
+    held = [one.throttle_s for one in found if one.throttle_s is not None]
+    if held:
+        said.append(f"held back {text_of.seconds(max(held))}" if max(held) else "never held back")
+    if said:
+        rows.append(("clock and power", " \u00b7 ".join(said)))
+    return rows
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """None unless each is known: a mean over some would be of these."""
+    told = list(values)
+    known = [value for value in told if value is not None]
+    return fmean(known) if known and len(known) == len(told) else None
 
 
 def _ridge(found: Efficiency, ridge: float) -> str:
@@ -102,7 +139,7 @@ def stack_facts(stack: Stack | None) -> list[tuple[str, str]]:
         )
     )
     rows.append(("wrapped", " · ".join(part for part in (*wrapped, stack.text("mesh")) if part)))
-    rows.append(("device", stack.text("device_name")))
+    rows.append(("device", _device(stack)))
     rows.append(("allocator", stack.text("allocator")))
     return [(name, text) for name, text in rows if text]
 
@@ -134,6 +171,16 @@ def _parts(stack: Stack) -> str:
     if stack.number("mm_odd"):
         words.append(f"sides no multiple of 8: {stack.text('odd_shape')}")
     return " · ".join(words)
+
+
+def _device(stack: Stack) -> str:
+    """Its name, and what of it the lowest rank is given."""
+    words = [stack.text("device_name")]
+    if words[0] and stack.number("multiprocessors"):
+        words.append(f"{stack.number('multiprocessors')} multiprocessors")
+    if words[0] and stack.text("mps_share"):
+        words.append(f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={stack.text('mps_share')}")
+    return " \u00b7 ".join(words)
 
 
 def _has_head(stack: Stack) -> bool:

@@ -367,7 +367,9 @@ EVIDENCE_NAMES = {
     "memory_far": "memory on another NUMA node than the device",
     "far_words": "where they are",
     "devices_differ": "devices differ",
+    "shares_differ": "shares of devices differ",
     "unlike_words": "which devices",
+    "share_words": "multiprocessors by rank",
     "lanes_missing": "PCIe lanes missing",
     "lanes_words": "how many",
     "num_running": "requests running",
@@ -478,5 +480,5 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "onset_seen": _yes_no,
     "is_partition": _yes_no,
     "objectives_met": _yes_no,
-    **dict.fromkeys(("cpus_far", "memory_far", "devices_differ", "lanes_missing"), _yes_no),
+    **dict.fromkeys(("cpus_far", "memory_far", "devices_differ", "shares_differ", "lanes_missing"), _yes_no),
 }

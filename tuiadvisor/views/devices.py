@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NO_DEVICE: Final = "the rank computes on no device that was seen"
 
@@ -25,7 +28,16 @@ class RankDevice:
     nvlink_errors: int | None = None  # replays, recoveries and CRC errors of all its links meanwhile
     remapped_rows: int | None = None  # of its memory, for errors, in its life
     row_remap_pending: bool | None = None  # rows wait for a reset to be remapped
+    num_ranks: int | None = (
+        None  # of this job that compute on it, this one included: the figures are theirs together
+    )
     why: str = ""
+
+
+def num_devices(found: Sequence[RankDevice]) -> int | None:
+    """How many devices the ranks compute on; None unless the device of each is known."""
+    shares = [1 / one.num_ranks for one in found if one.num_ranks]
+    return round(sum(shares)) if shares and len(shares) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,4 +46,5 @@ class RankPlacement:
     cpus_far: bool | None = None  # none of its CPUs is on its device's node
     memory_far: bool | None = None  # none of its memory may be
     device: DeviceFacts | None = None
+    multiprocessors: int | None = None  # of its device that it may use: fewer under CUDA MPS
     why: str = ""

@@ -14,6 +14,8 @@ from tuiadvisor.efficiency.gathering import stack_of
 from tuiadvisor.views.efficiency import Efficiency, Stack
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -32,7 +34,9 @@ def job_efficiency(
     if of_trace is None or of_trace.arithmetic is None:
         return stack, found
     ranks = None if diagnosis is None else diagnosis.table.num_ranks
-    return stack, with_counted(found, of_trace.arithmetic, step.mean_s, roster.world_size() or ranks)
+    devices = None if diagnosis is None else _num_devices(roster, diagnosis.table.ranks)
+    num = devices if devices is not None and ranks == roster.world_size() else roster.world_size() or ranks
+    return stack, with_counted(found, of_trace.arithmetic, step.mean_s, num)
 
 
 def _by_the_model(
@@ -54,6 +58,7 @@ def _by_the_model(
         device=device,
         num_stages=max((fact.parallel.get("pp", 1) for fact in roster.ranks.values()), default=1),
         clock_mhz=_clock_mhz(roster, diagnosis) if device not in {None, "cpu"} else None,
+        num_devices=_num_devices(roster, diagnosis.table.ranks),
     )
     found = assess(stack or Stack(), work, given)
     if stack is None and roster.header.imported is not None and found.flops_per_step is None:
@@ -63,6 +68,20 @@ def _by_the_model(
 
 def _per_step(rate: float | None, elapsed_s: float | None) -> float | None:
     return rate * elapsed_s if rate is not None and elapsed_s else None
+
+
+def _num_devices(roster: Roster, ranks: Sequence[int]) -> int | None:
+    """How many these ranks compute on; None unless the device of each is known."""
+    places = set()
+    for rank in ranks:
+        fact = roster.ranks.get(rank)
+        if fact is None:
+            return None
+        name = roster.device_clocks.device_of(fact.host, fact.pid, fact.texts.get("device_uuid"))
+        if not name:
+            return None
+        places.add((fact.host, name))
+    return len(places) or None
 
 
 def _clock_mhz(roster: Roster, diagnosis: Diagnosis) -> float | None:

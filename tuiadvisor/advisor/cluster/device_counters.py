@@ -6,6 +6,7 @@ nothing; which device is a rank's own is DeviceClocks' to say.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -195,7 +196,11 @@ class DeviceCounters:
 
     def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankDevice, ...]:
         """Of each rank (number, host, its device or ""); none where no device was seen at all."""
-        return tuple(self._of_rank(*each) for each in ranks) if self._devices else ()
+        if not self._devices:
+            return ()
+        places = list(ranks)
+        num_ranks = Counter((host, name) for _, host, name in places)
+        return tuple(self._of_rank(*each, num_ranks[each[1:]]) for each in places)
 
     def links(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[Link, ...]:
         """Of the ranks' devices that were seen, then of the hosts."""
@@ -222,7 +227,7 @@ class DeviceCounters:
             found += [_link(Link(kind, host, None, means.mean(kind)), means, (), None) for kind in kinds]
         return tuple(found)
 
-    def _of_rank(self, rank: int, host: str, name: str) -> RankDevice:
+    def _of_rank(self, rank: int, host: str, name: str, num_ranks: int) -> RankDevice:
         device = self._devices.get((host, name)) if name else None
         if device is None:
             return RankDevice(rank, why=NO_DEVICE)
@@ -242,6 +247,7 @@ class DeviceCounters:
             nvlink_errors=device.growth.total(*NVLINK_ERRORS),
             remapped_rows=device.remapped_rows,
             row_remap_pending=device.is_remap_pending,
+            num_ranks=num_ranks,
             why="; ".join(whys),
         )
 

@@ -302,6 +302,7 @@ class Roster:
                 continue
             agent.owned.add(facts.rank)
             facts.greet(entry)
+            self.placements.tell(facts.rank, facts.model)
             if facts.start_wall_ns is not None:
                 self.restarts.take(facts.rank, facts.start_wall_ns, ended)
         self._host_row(agent, payload)

@@ -14,7 +14,7 @@ from tuiadvisor.views.devices import NO_DEVICE
 from tuiadvisor.views.placement import CPUS_UNKNOWN, NODE_UNKNOWN, PATHS, DeviceFacts, RankPlacement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 MAX_NODES: Final = 1024
 MAX_HOSTS: Final = 1 << 14
@@ -27,6 +27,7 @@ class Placements:
         self._distances: dict[str, dict[int, dict[int, int]]] = {}
         self._devices: dict[tuple[str, str], Payload] = {}  # (host, device)
         self._ranks: dict[int, Payload] = {}
+        self._multiprocessors: dict[int, int] = {}
 
     def greet(self, host: str, payload: Payload) -> None:
         """One HELLO."""
@@ -38,6 +39,12 @@ class Placements:
             self._distances[host] = {
                 one: dict(zip(nodes, row, strict=True)) for one, row in zip(nodes, table, strict=True)
             }
+
+    def tell(self, rank: int, facts: Mapping[str, int | str]) -> None:
+        """What a rank's probe says of its device."""
+        num = facts.get("multiprocessors")
+        if type(num) is int and rank < MAX_RANKS:
+            self._multiprocessors[rank] = num
 
     def take(self, host: str, payload: Payload) -> None:
         """One HOST sample; of devices that fell off the bus or ranks that are gone the last word stays."""
@@ -83,6 +90,7 @@ class Placements:
             cpus_far=_is_far(cpu_nodes, device_node),
             memory_far=_is_far(memory_nodes, device_node),
             device=_facts(device) if device else None,
+            multiprocessors=self._multiprocessors.get(rank),
             why="; ".join(whys),
         )
 

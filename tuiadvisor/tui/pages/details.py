@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import placement
+from tuiadvisor.text.efficiency import device_facts
 from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
@@ -195,7 +196,7 @@ def _barrier_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
             "exposed comm", text_of.seconds(rank.comm_exposed_s), f", overlap {text_of.share(rank.overlap)}"
         ),
         *_lateness(view, rank, width),
-        *_device_rows(rank),
+        *_device_rows(view, rank, width),
         *_placement_rows(view, rank, width),
         *(
             [line((text, "dim")) for text in wrap(sections.probe_work(view.probe), width)]
@@ -247,11 +248,23 @@ def _phase_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
     return rows
 
 
-def _device_rows(rank: RankRow) -> list[Line]:
-    """Whether its device waits for its thread, where that was measured."""
-    if rank.device is None:
-        return []
-    return [_fact("its device", sections.pace(rank.device), f", in {rank.device.num_steps} measured steps")]
+def _device_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
+    """Whether its device waits for its thread, and what its counters say, where that was measured."""
+    rows = []
+    if rank.device is not None:
+        measured = f", in {rank.device.num_steps} measured steps"
+        rows += _long_fact("its device", sections.pace(rank.device), measured, width)
+    found = [one for one in view.rank_devices if one.rank == rank.rank]
+    for name, text in device_facts(found):
+        first, *more = wrap(text, width - NAME_WIDTH)
+        rows += [_fact(name, first, ""), *(line(" " * NAME_WIDTH, each) for each in more)]
+    if any((one.num_ranks or 1) > 1 for one in found):
+        others = text_of.count((found[0].num_ranks or 1) - 1, "other rank")
+        rows += [
+            line((text, "dim"))
+            for text in wrap(f"It shares its device with {others}: these are all they do.", width)
+        ]
+    return rows
 
 
 def _placement_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
