@@ -115,6 +115,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _ridge(found: Efficiency, ridge: float) -> str:
     """Where memory's roof meets that of the arithmetic, and what both are."""
+    if found.peak_bytes_s is None:
+        return f"{text_of.significant(ridge)} FLOP a byte"
     roofs = f"{scaled(found.peak_flops, 'FLOP/s')} {dtype_word(found.dtype)} over {scaled(found.peak_bytes_s, 'B/s')}"
     return f"{text_of.significant(ridge)} FLOP a byte: {roofs}"
 

@@ -83,7 +83,8 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
         lines = [*lines[: max_rows - 1], indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
     if view.decided.next_constraint and len(lines) < max_rows - 1:
         limit = view.decided.next_constraint
-        words = f"{text_of.following_label(decision, limit)}: {text_of.phase_name(limit)}"
+        link = ":" if decision == "keep" else " is"
+        words = f"{text_of.following_label(decision, limit)}{link} {text_of.phase_name(limit)}"
         lines.append(indent(line((words, "dim")), len(badge) + 1))
     return _cut(lines, max_rows, width)
 
