@@ -8,6 +8,8 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.session.conclusions import limit_name
+from tuiadvisor.session.sizes import Size
+from tuiadvisor.text import format as text_of
 from tuiadvisor.text.efficiency import efficiency_facts, stack_facts
 from tuiadvisor.text.goodput import notes
 from tuiadvisor.text.line import wrap
@@ -127,3 +129,15 @@ def test_little_use_of_busy_devices_refers_to_nothing_that_may_not_be_there() ->
 def test_the_guided_session_calls_phases_as_screens_do() -> None:
     """It listed "h2d 1.02 ms" beside backward and forward."""
     assert "copy to device" == limit_name("h2d")
+
+
+def test_the_guided_session_writes_numbers_and_devices_as_people_do() -> None:
+    """It said "1.11e+06 samples/s", and "1 devices"."""
+    size = Size("run", 1, 0.03, 1.11e6, 1.8e-6, None, None, None, None, "")
+    assert "1 device, step 30 ms, 1,110,000 samples/s" in size.words()
+
+
+@pytest.mark.parametrize("name", ["full_precision", "tf32_is_off", "shares_differ"])
+def test_a_flag_of_a_finding_is_no_number(name: str) -> None:
+    """Reports said "TF32 is off: 1"."""
+    assert "yes" == text_of.evidence(name, 1)

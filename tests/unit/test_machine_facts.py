@@ -40,8 +40,11 @@ def test_disks_by_name_model_size_and_kind(tmp_path: Path) -> None:
     disk(tmp_path, "nvme0n1")
     disk(tmp_path, "sda", sectors="what", rotating="1", model="Bad\x1b[31m")
     disk(tmp_path, "vda", rotating="1", model="")
+    disk(tmp_path, "vdb", sectors="621094", model="")
+    disk(tmp_path, "vdc", sectors="537109375", model="")
     (tmp_path / "block/loop0").mkdir()
-    assert machine_facts.storage(tmp_path) == ["nvme0n1 Acme X1 1.92 TB flash", "sda rotating", "vda 1.92 TB"]
+    virtual = ["vda 1.92 TB", "vdb 318 MB", "vdc 275 GB"]
+    assert machine_facts.storage(tmp_path) == ["nvme0n1 Acme X1 1.92 TB flash", "sda rotating", *virtual]
     assert machine_facts.storage(tmp_path / "none") == []
 
 

@@ -13,6 +13,7 @@ from test_advisor_deviceclocks import gpu, recorded
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import GivenWork
 from tuiadvisor.report.document import document
+from tuiadvisor.session.cost_station import device_hours
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.recordedsizes import why_unusable
 from tuiadvisor.stream.frames import Frame, FrameKind, decode
@@ -85,10 +86,12 @@ def test_the_counters_of_a_shared_device_are_said_to_be_those_of_all_its_ranks()
     assert "shares its device" not in " ".join(row.text for row in rank_lines(alone, alone.ranks[0], 100))
 
 
-def test_power_of_a_shared_device_is_drawn_once() -> None:
-    """What remains of a run was to take twice the energy."""
-    assert facts("run", viewed([0, 1])).device_power_w == pytest.approx(612.4)
-    assert facts("run", viewed([0, 0])).device_power_w == pytest.approx(306.2)
+def test_a_shared_device_is_paid_for_once() -> None:
+    """A run on one device was to take the hours and the energy of two."""
+    alone, shared = facts("run", viewed([0, 1])), facts("run", viewed([0, 0]))
+    assert (612.4, 612.4) == pytest.approx((alone.device_power_w, shared.device_power_w))
+    assert ((2, 2), (1, 2)) == ((alone.num_devices, alone.num_ranks), (shared.num_devices, shared.num_ranks))
+    assert device_hours(alone, 1000) == pytest.approx(2 * (device_hours(shared, 1000) or 0))
 
 
 def test_ranks_that_share_a_device_are_no_size_of_a_job() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.agent.topology import Topology
 
 SYSFS: Final = Path("/sys")
+SIZES: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 SECTOR_BYTES: Final = 512  # of the kernel's sizes, whatever the device's own
 MAX_DEVICES: Final = 32
 VIRTUAL: Final = ("vd", "xvd")  # they are called rotating whatever lies behind
@@ -46,12 +47,18 @@ def storage(root: Path = SYSFS) -> list[str]:
     found = []
     for folder in _disks(root):
         sectors = _text(folder / "size")
-        size = f"{int(sectors) * SECTOR_BYTES / 1e12:.3g} TB" if sectors and sectors.isdecimal() else ""
+        size = _size(int(sectors) * SECTOR_BYTES) if sectors and sectors.isdecimal() else ""
         kind = {"0": "flash", "1": "rotating"}.get(_text(folder / "queue/rotational"), "")
         kind = "" if folder.name.startswith(VIRTUAL) else kind
         words = (folder.name, _text(folder / "device/model"), size, kind)
         found.append(" ".join(word for word in words if word)[:MAX_TEXT])
     return found[:MAX_DEVICES]
+
+
+def _size(num_bytes: int) -> str:
+    """As vendors write it; a disk of a virtual machine may hold some MB."""
+    unit, name = next((pair for pair in SIZES if num_bytes >= pair[0]), SIZES[-1])
+    return f"{num_bytes / unit:.3g} {name}"
 
 
 def container(pid: int) -> str | None:

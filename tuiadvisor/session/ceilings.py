@@ -39,7 +39,7 @@ SLOW_LINK: Final = (
 def link(run: Facts, machine: Machine) -> Why:
     """Is the link slow or the message small?"""
     question = "Is the link slow or the message small?"
-    if run.num_devices == 1:
+    if run.num_ranks == 1:
         return Why("link", question, "Neither: the job has one rank.", "")
     if run.backend not in {None, "nccl"}:
         said = f"Unknown: the training communicates by {run.backend}, the ceiling is NCCL's."
@@ -51,7 +51,7 @@ def link(run: Facts, machine: Machine) -> Why:
             "how many bytes a step sends" if run.gradient_bytes is None else "when the last rank arrived"
         )
         return Why("link", question, f"Unknown: {missing} was not observed.", MEASURE_LINK)
-    network = machine.network_for(run.num_devices, run.num_hosts)
+    network = machine.network_for(run.num_ranks, run.num_hosts)
     if network is None:
         where = "between hosts" if (run.num_hosts or 1) > 1 else "within one host"
         return Why("link", question, f"Unknown: what the link {where} can do was not measured.", MEASURE_LINK)
@@ -61,7 +61,7 @@ def link(run: Facts, machine: Machine) -> Why:
 def _link(run: Facts, network: Network) -> tuple[str, str]:
     size, messages = float(run.gradient_bytes or 0), max(run.num_collectives or 1, 1)
     each = size / messages
-    ring = _ring(run.num_devices or 2) / _ring(network.num_ranks or run.num_devices or 2)
+    ring = _ring(run.num_ranks or 2) / _ring(network.num_ranks or run.num_ranks or 2)
     ideal = messages * network.time(each) * ring
     share = each / network.time(each) / network.best_rate()
     # Both of the steps seen in detail: waiting of all steps against communication of some could be more than it.
@@ -91,7 +91,7 @@ def _link(run: Facts, network: Network) -> tuple[str, str]:
         unknown.append(
             "How many messages a step sends was not observed; one was taken, the best case for the link."
         )
-    if network.num_ranks != run.num_devices:
+    if network.num_ranks != run.num_ranks:
         had = "an unknown number of" if network.num_ranks is None else str(network.num_ranks)
         unknown.append(f"The ceiling is of {had} ranks, carried over by the ring's bandwidth term.")
     if not is_total:

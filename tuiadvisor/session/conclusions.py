@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.phases import COMPUTE_AND_REST
+from tuiadvisor.scaling.decide import sized
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.cost_station import NOT_STATED, cost_conclusion, cost_evidence, device_hours, lost_to
 from tuiadvisor.session.decide import tuning, why_not
@@ -277,7 +278,7 @@ def workload_words(run: Facts, price: float | None, stated_power_w: float | None
     """Compute to communication, efficiency, cost and energy of one configuration."""
     ratio = compute_to_communication(run)
     parts = [
-        "devices unknown" if run.num_devices is None else f"{run.num_devices} devices",
+        "devices unknown" if run.num_devices is None else sized(run.num_devices),
         "compute to communication unknown"
         if ratio is None
         else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}",
@@ -298,7 +299,7 @@ def _ceilings(material: Material) -> list[Item]:
     run = material.run
     if (
         run.backend not in {None, "nccl"}
-        or run.num_devices == 1
+        or run.num_ranks == 1
         or (share_of_step(run, run.transfer_s) or 0.0) < EXPOSED
     ):
         return []
@@ -315,7 +316,7 @@ def _p4_concludes(material: Material) -> str:
         if any(row.regime != "strong" for row in several):
             text += " The total batch differs: a larger one may need more samples for the same result."
         return text
-    if material.run.num_devices == 1:
+    if material.run.num_ranks == 1:
         return (
             "One device: there is no gradient communication; what more devices would lose is unknown until a second "
             "size is run."

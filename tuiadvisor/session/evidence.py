@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.phases import COMPUTE, GROWING
+from tuiadvisor.views.devices import num_devices
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
@@ -73,6 +74,12 @@ class Facts:
     device_power_w: float | None = None  # of one device, mean over all of them
     mfu: float | None = None
     is_over: bool = False  # the recorded run has ended: going on means starting again
+    num_sharing: int | None = None  # ranks, where there are more than devices, as under CUDA MPS
+
+    @property
+    def num_ranks(self) -> int | None:
+        """How many exchange gradients; each has a device of its own unless it is known that they share."""
+        return self.num_sharing or self.num_devices
 
 
 def facts(
@@ -83,9 +90,12 @@ def facts(
     step_s = 1 / speed if speed else step.median_s
     whole = _all_ranks_counted(view)
     checkpoints = _checkpoints(view)
+    ranks, devices = view.run.world_size or (len(view.ranks) or None), num_devices(view.rank_devices)
+    shared = devices is not None and devices < len(view.rank_devices) == ranks
     return Facts(
         name=name,
-        num_devices=view.run.world_size or (len(view.ranks) or None),
+        num_devices=devices if shared else ranks,
+        num_sharing=ranks if shared else None,
         num_hosts=len(view.run.hosts) or None,
         num_stages=_num_stages(view),
         has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),
@@ -156,8 +166,7 @@ def _slack(step: StepSummary) -> float:
 
 def _power(view: RunView) -> float | None:
     """None unless every rank's device tells it."""
-    # What ranks draw that share a device is one device's power together.
-    told = [None if one.power_w is None else one.power_w / (one.num_ranks or 1) for one in view.rank_devices]
+    told = [one.power_w for one in view.rank_devices]
     return _mean(told) if told and None not in told and _all_ranks_counted(view) else None
 
 
@@ -254,7 +263,7 @@ def named_values(run: Facts, others: tuple[Facts, ...]) -> dict[str, object]:
     sizes = {entry.num_devices for entry in (run, *others) if entry.num_devices is not None}
     warmup = next((entry.evidence.get("warmup_s") for entry in run.notes if entry.id == "warmup"), None)
     return {
-        "num_devices": run.num_devices,
+        "num_devices": run.num_ranks,
         "num_hosts": run.num_hosts,
         "num_runs": 1 + len(others),
         "num_sizes": len(sizes),
@@ -286,7 +295,7 @@ def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
     Fixed: the exchange once everyone is there and the optimizer. Waiting for late ranks is neither.
     """
     transfer = run.transfer_s if run.transfer_s is not None else run.seconds.get("comm_exposed")
-    if transfer is None and run.num_devices == 1:
+    if transfer is None and run.num_ranks == 1:
         transfer = 0.0  # there is nobody to exchange with
     growing = [run.seconds.get(name) for name in GROWING]
     found = [value for value in growing if value is not None]

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.scaling.decide import sized
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.session.material import Material
 
+WITHOUT_DIGITS: Final = 1e4
 SAME_BATCH: Final = 0.01
 
 
@@ -35,9 +37,9 @@ class Size:
     def words(self) -> str:
         """One line for people."""
         parts = [
-            f"{self.num_devices or 'unknown'} devices",
+            sized(self.num_devices) if self.num_devices else "unknown devices",
             "step unknown" if self.step_s is None else f"step {seconds(self.step_s)}",
-            "samples/s unknown" if self.samples_s is None else f"{self.samples_s:.4g} samples/s",
+            "samples/s unknown" if self.samples_s is None else f"{_plain(self.samples_s)} samples/s",
         ]
         if self.device_s_per_sample is not None:
             parts.append(f"{seconds(self.device_s_per_sample)} of device time a sample")
@@ -50,9 +52,14 @@ class Size:
         if self.speedup is None or self.efficiency is None:
             return None
         return (
-            f"{self.num_devices} devices: {self.speedup:.2f}x the samples a second, efficiency {self.efficiency:.2f}"
-            f" ({self.regime} scaling, {1 / self.efficiency:.2f}x the device time for a sample)"
+            f"{sized(self.num_devices or 0)}: {self.speedup:.2f}x the samples a second, "
+            f"efficiency {self.efficiency:.2f} ({self.regime} scaling, {1 / self.efficiency:.2f}x the device time for a sample)"
         )
+
+
+def _plain(rate: float) -> str:
+    """Without an exponent, which nobody reads a million in."""
+    return f"{rate:,.0f}" if rate >= WITHOUT_DIGITS else f"{rate:.4g}"
 
 
 def sizes(material: Material) -> list[Size]:

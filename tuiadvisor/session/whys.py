@@ -82,7 +82,7 @@ def _inside_a_phase(run: Facts) -> str:
 
 def _allreduce(run: Facts) -> Why:
     question = "Where is the all-reduce paid for?"
-    if run.num_devices == 1:
+    if run.num_ranks == 1:
         return Why("allreduce", question, "Nowhere: the job has one rank.", "")
     if run.comm_exposed_s is None or run.step_s is None:
         return Why(
@@ -145,7 +145,7 @@ def _devices(run: Facts, others: tuple[Facts, ...]) -> Why:
         return Why("devices", question, _two_sizes(rows[0], rows[-1]), "")
     share = share_of_step(run, run.comm_exposed_s)
     answer = "Cannot be told from recordings of one size."
-    if share is not None and run.num_devices and run.num_devices > 1:
+    if share is not None and run.num_sharing is None and run.num_devices and run.num_devices > 1:
         answer += (
             f" In this one, with {run.num_devices} devices, {_percent(share)} of the step is exposed communication: a "
             "single device would not have it, so each works that much below its best while together they do more."

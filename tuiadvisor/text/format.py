@@ -480,5 +480,16 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "onset_seen": _yes_no,
     "is_partition": _yes_no,
     "objectives_met": _yes_no,
-    **dict.fromkeys(("cpus_far", "memory_far", "devices_differ", "shares_differ", "lanes_missing"), _yes_no),
+    **dict.fromkeys(
+        (
+            "cpus_far",
+            "memory_far",
+            "devices_differ",
+            "shares_differ",
+            "lanes_missing",
+            "full_precision",
+            "tf32_is_off",
+        ),
+        _yes_no,
+    ),
 }
