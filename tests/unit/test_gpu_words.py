@@ -15,6 +15,7 @@ from tuiadvisor.text.goodput import notes
 from tuiadvisor.text.line import wrap
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.views.efficiency import Efficiency, Stack
 from tuiadvisor.views.goodput import WallPart
 from tuiadvisor.views.run_view import DeviceView, ProbeWork
@@ -141,3 +142,18 @@ def test_the_guided_session_writes_numbers_and_devices_as_people_do() -> None:
 def test_a_flag_of_a_finding_is_no_number(name: str) -> None:
     """Reports said "TF32 is off: 1"."""
     assert "yes" == text_of.evidence(name, 1)
+
+
+@pytest.mark.parametrize("height", [16, 17, 18])
+def test_what_a_cure_would_gain_is_seen_on_the_smallest_screen(height: int) -> None:
+    """The sentence ended in "would take" and an ellipsis, above two rows of what to do first."""
+    view = views.straggler()
+    sentence = (
+        "Tune: rank 1 late by 10.9 ms in 100 % of the steps, in all compute phases alike, so on its device; without "
+        "that the mean step would take 29.5 ms instead of 40.3 ms (1.36x)."
+    )
+    quiet = views.healthy().losses
+    view = replace(view, verdict=replace(view.verdict, sentence=sentence), ranks=view.ranks[:2], losses=quiet)
+    text = "\n".join(row.text for row in Overview().lines(views.live(view), 80, height))
+    assert "(1.36x)" in text
+    assert "first: " in text

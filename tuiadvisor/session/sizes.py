@@ -53,7 +53,8 @@ class Size:
             return None
         return (
             f"{sized(self.num_devices or 0)}: {self.speedup:.2f}x the samples a second, "
-            f"efficiency {self.efficiency:.2f} ({self.regime} scaling, {1 / self.efficiency:.2f}x the device time for a sample)"
+            f"efficiency {self.efficiency:.2f} ({self.regime} scaling, "
+            f"{1 / self.efficiency:.2f}x the device time for a sample)"
         )
 
 

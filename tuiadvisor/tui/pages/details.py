@@ -262,7 +262,7 @@ def _device_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
         others = text_of.count((found[0].num_ranks or 1) - 1, "other rank")
         rows += [
             line((text, "dim"))
-            for text in wrap(f"It shares its device with {others}: these are all they do.", width)
+            for text in wrap(f"It shares its device with {others}: these counters are of all of them.", width)
         ]
     return rows
 

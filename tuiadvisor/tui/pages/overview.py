@@ -120,7 +120,9 @@ def _narrow(
     fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
     # What to do first has a row, a second one where ranks and findings have theirs.
     spare = height - fixed - 1 - min(len(view.ranks), 4)
-    first = _first_action(view, width, FIRST_ROWS if spare > FIRST_ROWS else 1)
+    if is_cut and spare > FIRST_ROWS and not more:  # what it would gain stands at the sentence's end
+        return _narrow(view, width, height, chosen, has_chart=has_chart, more=1)
+    first = _first_action(view, width, FIRST_ROWS if spare > FIRST_ROWS and not more else 1)
     verdict += first
     fixed += len(first)
     chart_rows, rank_rows, finding_rows = shared_rows(
