@@ -289,7 +289,7 @@ def test_a_run_whose_rank_was_killed_is_not_kept() -> None:
     view = _after_deaths(healthy, r1="killed by SIGTERM after step 199", r2="killed by SIGBUS after step 198")
     assert "stop" == view.verdict.decision
     first = "Stop: rank 2 was killed by SIGBUS after step 198 (1 more rank ended with it). Of the steps until then: "
-    assert view.verdict.sentence.startswith(f"{first}nothing")
+    assert view.verdict.sentence.startswith(f"{first}no loss")
     assert "dmesg" in view.verdict.because
     assert [] == [finding.id for finding in view.findings if finding.id == "healthy"]
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from snapshot import views
+from synthetic_run import MS, Fault, Job, folded, frames
 
+from tuiadvisor.advisor.judge.goodput import goodput
+from tuiadvisor.metrics.diagnosis import diagnose_table
 from tuiadvisor.session.conclusions import limit_name
 from tuiadvisor.session.sizes import Size
 from tuiadvisor.text import format as text_of
@@ -157,3 +161,17 @@ def test_what_a_cure_would_gain_is_seen_on_the_smallest_screen(height: int) -> N
     text = "\n".join(row.text for row in Overview().lines(views.live(view), 80, height))
     assert "(1.36x)" in text
     assert "first: " in text
+
+
+def test_goodput_is_unknown_while_it_is_undecided_whom_the_others_wait_for() -> None:
+    """A rank 15 ms late in steps of 44 ms was "not decided", and 96 % of the same steps useful."""
+    late = Job(num_ranks=2, num_steps=200).with_faults(Fault("backward", (1,), 15 * MS))
+    found = folded(frames(late)).store.table()
+    assert found is not None
+    alive = np.ones(2, dtype=bool)
+    diagnosis = diagnose_table(found[0], alive, from_beginning=found[1], all_ranks_seen=True)
+    (straggler,) = diagnosis.stragglers
+    is_open = replace(diagnosis, stragglers=(), open_late=(straggler,))
+    assert goodput(is_open, []).value is None
+    none_late = replace(is_open, open_late=())
+    assert goodput(none_late, []).value is not None

@@ -57,10 +57,8 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
 
     Only steps of the present level count: what steps before a change lost is not known from those after it.
     """
-    if diagnosis is None or not diagnosis.enough:
+    if diagnosis is None or not diagnosis.enough or _is_most_unknown(diagnosis, judged):
         return NOTHING
-    if diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table):
-        return NOTHING  # what its stages wait for each other is most of what a pipeline loses
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
     first = diagnosis.window_start  # pauses before a change of level say nothing of the time since
@@ -89,6 +87,13 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
         total = 1.0
     num_steady = diagnosis.steady.num_steps
     return Accounted(1 - total, losses, elapsed, steady_s, num_steady, tuple(of_steps))
+
+
+def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged]) -> bool:
+    """Of what a step loses: what ranks wait within stages, or for a rank of which nothing is decided yet."""
+    if diagnosis.open_late and all(entry.finding.severity == "info" for entry in judged):
+        return True
+    return diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table)
 
 
 def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:
