@@ -9,6 +9,7 @@ import pytest
 from snapshot import views
 from synthetic_run import MS, Fault, Job, folded, frames
 
+from tuiadvisor.advisor.assemble.picture import _why_phase
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.metrics.diagnosis import diagnose_table
 from tuiadvisor.session.conclusions import limit_name
@@ -22,6 +23,7 @@ from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.views.efficiency import Efficiency, Stack
 from tuiadvisor.views.goodput import WallPart
+from tuiadvisor.views.pipeline import PipelineView
 from tuiadvisor.views.run_view import DeviceView, ProbeWork
 from tuiadvisor_rules.evaluate import judge
 from tuiadvisor_rules.loader import load_catalog
@@ -74,7 +76,7 @@ def test_goodput_of_steady_steps_that_is_the_runs_own_needs_no_reason() -> None:
     (alike,) = notes(replace(wall, end_to_end=0.9503, steady=0.9498))
     (other,) = notes(replace(wall, end_to_end=0.93, steady=0.95))
     assert alike.endswith("95 % is useful")
-    assert other.endswith("95 % is useful: the difference is warm-up and slower, not explained")
+    assert other.endswith("95 % is useful: beside them warm-up; slower, not explained")
 
 
 def test_what_the_probe_takes_is_not_cut() -> None:
@@ -175,3 +177,20 @@ def test_goodput_is_unknown_while_it_is_undecided_whom_the_others_wait_for() -> 
     assert goodput(is_open, []).value is None
     none_late = replace(is_open, open_late=())
     assert goodput(none_late, []).value is not None
+
+
+def test_goodput_is_unknown_where_nobody_saw_what_ranks_wait_for_each_other() -> None:
+    """Two stages of a pipeline, timed by their devices alone: "100 % of the steady steps" useful, and 41 % other."""
+    found = folded(frames(Job(num_ranks=2, num_steps=200))).store.table()
+    assert found is not None
+    diagnosis = diagnose_table(found[0], np.ones(2, dtype=bool), from_beginning=found[1], all_ranks_seen=True)
+    assert goodput(diagnosis, []).value is not None
+    unseen = {**diagnosis.job_seconds, "comm_exposed": None}
+    assert goodput(replace(diagnosis, job_seconds=unseen), []).value is None
+
+
+def test_a_pipeline_is_not_said_to_be_none() -> None:
+    """It said "no pipeline stages"  below "the ranks hold stages of a pipeline (Schedule1F1B)"."""
+    pipeline = PipelineView(schedule="Schedule1F1B", why_unknown="chunks were timed by the host's clock")
+    assert "no pipeline stages" == _why_phase("pipeline_idle", "cuda", None)
+    assert "no pipeline stages" != _why_phase("pipeline_idle", "cuda", pipeline)

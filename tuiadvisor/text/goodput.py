@@ -45,7 +45,7 @@ def _why_not_as_useful(found: Goodput) -> str:
     lost = [kind_words(part.kind) for part in found.waterfall if _is_beside_steady_steps(part.kind)]
     if not lost:
         return "the rest of the run lost more"
-    return f"the difference is {', '.join(lost[:-1])}{' and ' * (len(lost) > 1)}{lost[-1]}"
+    return f"beside them {'; '.join(lost)}"
 
 
 def _is_beside_steady_steps(kind: str) -> bool:

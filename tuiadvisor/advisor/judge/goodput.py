@@ -90,8 +90,10 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
 
 
 def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged]) -> bool:
-    """Of what a step loses: what ranks wait within stages, or for a rank of which nothing is decided yet."""
-    if diagnosis.open_late and all(entry.finding.severity == "info" for entry in judged):
+    """Of what a step loses: what ranks wait within stages; or anywhere, or for one of which nothing is decided yet."""
+    is_nothing_found = all(entry.finding.severity == "info" for entry in judged)
+    are_waits_unseen = diagnosis.job_seconds["comm_exposed"] is None and diagnosis.table.num_ranks > 1
+    if is_nothing_found and (diagnosis.open_late or are_waits_unseen):
         return True
     return diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table)
 
