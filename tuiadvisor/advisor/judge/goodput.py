@@ -91,9 +91,11 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
 
 def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged]) -> bool:
     """Of what a step loses: what ranks wait within stages; or anywhere, or for one of which nothing is decided yet."""
-    is_nothing_found = all(entry.finding.severity == "info" for entry in judged)
+    above = [cause_of(entry.rule.id) for entry in judged if entry.finding.severity != "info"]
     are_waits_unseen = diagnosis.job_seconds["comm_exposed"] is None and diagnosis.table.num_ranks > 1
-    if is_nothing_found and (diagnosis.open_late or are_waits_unseen):
+    if not above and (diagnosis.open_late or are_waits_unseen):
+        return True
+    if are_waits_unseen and any(cause is not None and cause.in_stage_waits for cause in above):
         return True
     return diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table)
 
