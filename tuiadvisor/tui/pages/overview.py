@@ -147,8 +147,8 @@ def _narrow(
     # Where even the least is too much the findings go first, what was lost never.
     rows = [*rows[: height - 1 - len(lost)], *lost]
     left_over = height - 1 - len(rows)
-    if is_cut and left_over > 0 and not more:
-        return _narrow(view, width, height, chosen, has_chart=has_chart, more=left_over)
+    if is_cut and left_over > 0 and more <= 1:
+        return _narrow(view, width, height, chosen, has_chart=has_chart, more=more + left_over)
     return [*rows, *[BLANK] * left_over, sections.source(view, width)]
 
 
