@@ -42,7 +42,7 @@ def test_home_looks_for_both_lists_and_enter_asks_before_it_attaches() -> None:
     """Yes attaches with the options that mean the training; nothing is sent before."""
     board = keyboard()
     assert board.shell.asked == [ListJobs(), ListRuns()]
-    assert "Attach to sweep.py, 4 ranks? y/n" in board.press("down", "enter")
+    assert "Attach to sweep.py, 4 ranks? y or n, then enter" in board.press("down", "enter")
     assert len(board.shell.asked) == 2
     board.press("y", "enter")
     assert board.shell.asked[-1] == Attach(("--pid", "9000"))
@@ -57,7 +57,7 @@ def test_jobs_of_one_script_are_told_apart(width: int) -> None:
     rows = [row.text for row in board.place.rows(width, 24)]
     assert any("train.py --lr 0.1" in row for row in rows)
     assert any("train.py in " in row and "week/b " in row for row in rows)
-    assert "Attach to train.py --lr 0.1, 4 ranks? y/n" in board.press("enter")
+    assert "Attach to train.py --lr 0.1, 4 ranks? y or n, then enter" in board.press("enter")
 
 
 def test_what_is_watched_is_looked_along_with_unasked() -> None:

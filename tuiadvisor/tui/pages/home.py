@@ -90,7 +90,7 @@ def ask_attach(place: Place, key: str) -> None:
             place.say("not attached: nothing was put into it")
 
     ranks = text_of.count(entry.num_ranks, "rank") if entry.num_ranks is not None else entry.where
-    question = f"Attach to {_name(entry)}, {ranks}? y/n"
+    question = f"Attach to {_name(entry)}, {ranks}? y or n, then enter"
     place.ask_for(Prompt(question, "its probes leave when you quit", answer))
 
 
