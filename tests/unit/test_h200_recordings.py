@@ -191,3 +191,8 @@ def test_without_recorders_nobody_is_said_to_wait() -> None:
     told = stalls_told(asked_after_s=1e9)
     assert 10 < max(seconds for seconds, _ in told) < 60
     assert {None} == {words for _, words in told}
+    sentence = whole_view(path_of("hang")).verdict.sentence
+    assert sentence.startswith(
+        "No step for 13 s: all ranks are in code without a hook, where a thread also waits"
+    )
+    assert "Of the steps until then: Tune" in sentence

@@ -31,6 +31,7 @@ from tuiadvisor.metrics.hang.detection import (
     awaited,
     departure,
     informed,
+    outside_s,
     standstill,
 )
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 
 NO_ANSWER: Final = "it has not answered"
+OUTSIDE: Final = "all ranks are in code without a hook, where a thread also waits for its device"
 
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
@@ -78,6 +80,8 @@ def no_step_words(roster: Roster, store: StepStore, table: StepTable | None) -> 
         return f"no step for {gone.for_s:.0f} s: {departure_words(gone)}"
     if at_work := awaited(places, longest_s):
         return f"no step for {at_work.for_s:.0f} s: {awaited_words(at_work)}"
+    if (for_s := outside_s(places, longest_s)) is not None:
+        return f"no step for {for_s:.0f} s: {OUTSIDE}"
     return ""
 
 

@@ -180,6 +180,18 @@ def awaited(ranks: Sequence[RankNow], longest_step_s: float | None) -> Awaited |
     )
 
 
+def outside_s(ranks: Sequence[RankNow], longest_step_s: float | None) -> float | None:
+    """For how long all ranks of a job on devices have been in code without a hook; None where they are not.
+
+    That is where a loop ends, a report is written, and a thread waits for its device: too soon to call it a hang.
+    """
+    live = [now for now in ranks if now.state == "live"]
+    stills = [now.for_s for now in live if now.for_s is not None and now.phase == "other" and now.on_device]
+    if len(live) < 2 or len(stills) < len(live) or longest_step_s is None:
+        return None
+    return min(stills) if min(stills) >= max(MIN_STILL_S, LONGER_THAN_USUAL * longest_step_s) else None
+
+
 def _is_seen_to_work(now: RankNow) -> bool:
     if now.thread == "stopped" or now.phase is None or now.for_s is None or not now.so_far_s:
         return False
