@@ -113,6 +113,15 @@ def test_a_slow_stage_of_a_pipeline_is_named_by_what_its_device_takes() -> None:
     )
 
 
+def test_who_waits_for_batches_of_its_own_thread_is_told_to_use_workers() -> None:
+    """Its loader has none whose transforms could be looked at."""
+    (worst,) = [
+        found for found in whole_view(path_of("data-synced")).findings if found.severity == "critical"
+    ]
+    assert worst.actions[0].text.startswith("Give the DataLoader worker processes")
+    assert not [action for action in worst.actions if "stacks" in (action.command or "")]
+
+
 def test_what_watching_takes_is_told_of_all_steps() -> None:
     """The measured ones take 500 us of the thread, the others 80 to 250: together less than 1.1 % of 29 ms."""
     for name in HEALTHY:
@@ -191,7 +200,12 @@ def test_without_recorders_nobody_is_said_to_wait() -> None:
     told = stalls_told(asked_after_s=1e9)
     assert 10 < max(seconds for seconds, _ in told) < 60
     assert {None} == {words for _, words in told}
-    sentence = whole_view(path_of("hang")).verdict.sentence
+    view = whole_view(path_of("hang"))
+    assert view.wall is not None
+    assert view.wall.parts["not_judged"] == pytest.approx(14, abs=1), (
+        "what it did since its last step was not seen"
+    )
+    sentence = view.verdict.sentence
     assert sentence.startswith(
         "No step for 13 s: all ranks are in code without a hook, where a thread also waits"
     )

@@ -174,7 +174,7 @@ def test_a_stopped_device_is_told_by_what_its_peers_have_completed(tmp_path: Pat
         "stopped_devices"
     ]
     assert "the device of rank 2 has stopped" in hang["because"]
-    assert "waiting 2; rank 3 has completed it, the device of rank 2 stopped" in hang_summary(document)
+    assert "waiting rank 2; rank 3 has completed it, the device of rank 2 stopped" in hang_summary(document)
 
 
 def test_who_may_leave_a_collective_early_stops_no_device(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_what_nccl_left_of_a_real_hang_names_the_rank() -> None:
     assert [
         f"{RECORDED}: 2 dumps of 2 ranks",
         "rank 1 has not entered nccl:all_reduce of group 0 (default_pg), sequence 1087",
-        "hangs: nccl:all_reduce 1050624 Float, group 0 default_pg, sequence 1087: waiting 0; missing 1",
+        "hangs: nccl:all_reduce 1050624 Float, group 0 default_pg, sequence 1087: waiting rank 0; missing rank 1",
     ] == hang_summary(document).splitlines()
 
 

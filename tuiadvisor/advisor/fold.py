@@ -200,7 +200,15 @@ class Advisor(Intake):
             goodput_losses=accounted.losses,
             wall=None
             if steps is not None
-            else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(said.hang)),
+            else wall_goodput(
+                self.wall,
+                self.roster,
+                self.store,
+                seen,
+                accounted,
+                stands=bool(said.hang or said.no_step),
+                hangs=bool(said.hang),
+            ),
             trend=self._trend(seen, marks(said.judged, diagnosis, begun)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=seen.rank_devices,

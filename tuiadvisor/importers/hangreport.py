@@ -94,16 +94,21 @@ def hang_summary(document: dict[str, Any]) -> str:
     for wait in hang["collectives"]:
         mark = "hangs" if wait["origin"] else "waits"
         devices = [stopped[rank] for rank in wait["waiting_ranks"] if rank in stopped]
-        missing = [f"missing {named(wait['missing_ranks'])}"] if wait["missing_ranks"] else []
+        missing = [f"missing {_ranks(wait['missing_ranks'])}"] if wait["missing_ranks"] else []
         missing += [
             f"rank {device['peer']} has completed it, the device of rank {device['rank']} stopped"
             for device in devices
         ]
         lines.append(
             f"{mark}: {wait['operation']} {wait['size']} {wait['dtype']}, group {wait['group']} "
-            f"{wait['description']}, sequence {wait['seq']}: waiting {named(wait['waiting_ranks'])}; "
+            f"{wait['description']}, sequence {wait['seq']}: waiting {_ranks(wait['waiting_ranks'])}; "
             f"{'; '.join(missing) or 'missing none known'}"
         )
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
     lines += [f"lost: {loss}" for loss in document["losses"]]
     return "\n".join(lines)
+
+
+def _ranks(numbers: list[int]) -> str:
+    """As numbers alone they read like counts."""
+    return f"rank{'s' * (len(numbers) > 1)} {named(numbers)}"

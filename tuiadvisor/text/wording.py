@@ -66,7 +66,7 @@ def why_no_pipeline(pipeline: PipelineView) -> str:
 def why_no_chart(pipeline: PipelineView) -> str:
     """What stands where the picture of a step would."""
     if pipeline.own_clocks:
-        return "no chart: each device timed its own chunks, and how they lie to each other is unknown"
+        return "no chart: each device timed its chunks by a clock of its own"
     return f"no chart: {pipeline.why_unknown or 'the step has too many chunks to draw'}"
 
 

@@ -272,7 +272,9 @@ def unknowns(
         if seconds[name] is None
     ]
     if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
-        result.append(Unknown("stragglers", _why_no_order(diagnosis, missing)))
+        result.append(
+            Unknown("stragglers", _why_no_order(diagnosis, missing, has_pipeline=seen.pipelines is not None))
+        )
     if diagnosis.transfer is None and diagnosis.table.num_ranks > 1 and not has_stages(diagnosis.table):
         why = (
             "a rank was not recorded, and a late rank nobody sees looks like a slow network"
@@ -305,8 +307,8 @@ def _why_phase(name: str, device: str | None, pipeline: PipelineView | None) -> 
     return BY_NAME[name].why_unknown
 
 
-def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...]) -> str:
-    if has_stages(diagnosis.table):
+def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...], *, has_pipeline: bool) -> str:
+    if has_pipeline or has_stages(diagnosis.table):
         return "the ranks hold stages of a pipeline, which do different work"
     if diagnosis.table.num_ranks < 2:
         return f"only one rank was recorded of {1 + len(missing)}"

@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 
 
 def wall_goodput(
-    wall: WallTime, roster: Roster, store: StepStore, seen: Seen, accounted: Accounted, *, stands: bool
+    wall: WallTime,
+    roster: Roster,
+    store: StepStore,
+    seen: Seen,
+    accounted: Accounted,
+    *,
+    stands: bool,
+    hangs: bool,
 ) -> Goodput | None:
-    """None before the first step. stands: no rank moves."""
+    """None before the first step. stands: no step has ended for long. hangs: and that is a hang."""
     if wall.rank is None or not wall.lives:
         return None
     last = wall.lives[-1]
@@ -35,6 +42,7 @@ def wall_goodput(
         lives=wall.lives,
         starts=roster.clocks.process_starts(roster.ranks.get(wall.rank), last.host),
         still_since_end_s=0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS,
+        hangs=hangs,
         change=change,
         marked_s=marked_s,
         steps_before=roster.clocks.steps_before(roster.ranks.get(wall.rank), last.host),

@@ -40,6 +40,7 @@ class Clocks:
         default_factory=dict
     )  # start of a process: steps that the training had done before, by its own count
     wall_shift_ns: int | None = None  # to the wall clock
+    hangs: bool = True  # where it stands that is a hang; else what it does since its last step was not seen
 
 
 @dataclass(slots=True)
@@ -198,7 +199,7 @@ def _outside(clocks: Clocks) -> _Cut:
         cut.num_steps += num_steps
         former = life
     cut.startup_s = cut.parts.get("startup") if cut.from_start else None
-    cut.add("hang", clocks.still_since_end_s)
+    cut.add("hang" if clocks.hangs else "not_judged", clocks.still_since_end_s)
     return cut
 
 

@@ -296,7 +296,9 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return one line a straggler: who, why, what it costs, since when."""
     why = next((entry.why for entry in view.unknown if entry.metric == "stragglers"), "")
     if why and not view.stragglers:
-        return [crop(line((f"who is late is {text_of.UNKNOWN}: {why}", "dim")), width)][:max_rows]
+        return [line((told, "dim")) for told in wrap(f"who is late is {text_of.UNKNOWN}: {why}", width)][
+            :max_rows
+        ]
     lines = []
     hosts = {rank.rank: rank.host for rank in view.ranks}
     is_one_host = len(set(hosts.values())) == 1  # the header names it
