@@ -142,6 +142,10 @@ class DeviceTimes:
         is_border = self.borders is not None and _BEGINS[phase] and _HOLDS[outer]
         if is_border or (self.borders and self._meets(phase, outer)):
             self._border(phase, now)
+        elif self.borders is not None and not self.borders:
+            self._border(
+                phases.OTHER, now
+            )  # a step that begins with a wait for a neighbour: its device waits, too
 
     def ends(self, phase: int, outer: int, now: int) -> None:
         """The thread has left a phase and is back in `outer`."""

@@ -518,6 +518,23 @@ def test_spans_follow_one_another_to_the_next_step(training: Training) -> None:
         assert sum(spent(rows, spans[0]["step"]).values()) == spans[-1]["end_ns"] - spans[0]["begin_ns"]
 
 
+def test_a_step_that_begins_with_a_wait_for_a_neighbour_begins_there(training: Training) -> None:
+    """A stage's first act is to wait for an activation: on the device too, and that is in no other step."""
+    for _ in range(6):
+        training.phase(phases.PIPELINE_IDLE, MS, 4 * MS)  # its stream waits
+        training.step(device_ns=3 * MS)
+    training.device.now = training.device.free_at
+    training.step()
+    rows = training.rows()
+    by_step = {step: [row for row in rows if row["step"] == step] for step in {row["step"] for row in rows}}
+    whole = [step for step in sorted(by_step) if step + 1 in by_step][1:]
+
+    assert len(whole) >= 2
+    for step in whole:
+        assert 4 * MS <= spent(rows, step)["other"] < 5 * MS
+        assert by_step[step][-1]["end_ns"] == by_step[step + 1][0]["begin_ns"]
+
+
 def test_ranks_with_other_costs_measure_steps_of_one_grid(training: Training) -> None:
     """Whoever has to save more measures a subset of what the others measure."""
     grids = []
