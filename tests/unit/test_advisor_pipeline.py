@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +16,9 @@ from synthetic_run import Job, above_info, final_view, folded
 from test_advisor_hostile import assert_finite
 
 from tuiadvisor.advisor.fold import diagnose
-from tuiadvisor.events import EVENT_NAMES
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind
 from tuiadvisor.report.document import document
-from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns, unpack_columns
 from tuiadvisor.text.wording import why_no_chart
 from tuiadvisor.views.pipeline import PipelineView
 from tuiadvisor.views.run_view import RunView
@@ -297,6 +299,61 @@ def test_on_devices_chunks_that_no_device_timed_tell_when_they_were_launched(mea
     view = folded(on_devices(job, measured)).view()
     assert [] == above_info(view)
     assert "when they were launched" in pipeline_of(view).why_unknown
+
+
+def test_the_micro_batches_told_are_those_of_the_present_steps() -> None:
+    """Of a job that takes twice as many since step 30 most steps in detail have the former number."""
+    job = Pipeline(num_steps=60, recorded=tuple(range(4, 40)))
+    before, since = frames(job), frames(replace(job, num_micro_batches=16))
+    view = folded(
+        [
+            *(frame for frame in before if frame.kind == FrameKind.HELLO),
+            *_rows_of(before, lambda step: step < 30),
+            *_rows_of(since, lambda step: step >= 30),
+        ]
+    ).view()
+    assert 30 == view.window.first_step
+    pipeline = pipeline_of(view)
+    assert (16, 3 / 19) == (pipeline.num_micro_batches, pytest.approx(pipeline.ideal_bubble))
+
+
+@pytest.mark.parametrize("is_lost", ["spans", "chunks"])
+def test_of_a_pipeline_without_one_of_its_ranks_nothing_is_told(is_lost: str) -> None:
+    """What the others wait for it would be sends, and the bubble that of three ranks."""
+    job = replace(ENOUGH, heavy=((2, 1.5),), recorded=tuple(range(4, 28)))
+    is_timed = is_lost == "spans"
+    view = folded(
+        [
+            without(frame, lambda row: row[0] == 2 and (row[1] == EventKind.DEVICE_PHASE) == is_timed)
+            for frame in on_devices(job, range(2, 40))
+        ]
+    ).view()
+    assert [] == [found.id for found in view.findings if "pipeline" in found.id or "stage" in found.id]
+    pipeline = pipeline_of(view)
+    assert (None, None) == (pipeline.bubble, pipeline.ideal_bubble)
+    assert "chunks of only 3 of the pipeline's 4 ranks were timed on their devices" == pipeline.why_unknown
+
+
+def _rows_of(sequence: list[Frame], is_kept: Callable[[int], bool]) -> list[Frame]:
+    """The frames of steps and events with the rows of some steps."""
+    found = []
+    for frame in sequence:
+        if frame.kind in {FrameKind.STEPS, FrameKind.EVENTS}:
+            names = STEP_NAMES if frame.kind == FrameKind.STEPS else EVENT_NAMES
+            columns = unpack_columns(frame.payload, names)
+            rows = [tuple(row) for row in np.stack([columns[name] for name in names], axis=1).tolist()]
+            kept = [row for row in rows if is_kept(row[names.index("step")])]
+            found += [replace(frame, payload=pack_columns(kept, names))] if kept else []
+    return found
+
+
+def without(frame: Frame, is_lost: Callable[[tuple[int, ...]], bool]) -> Frame:
+    """A frame of events that lacks some of its rows."""
+    if frame.kind != FrameKind.EVENTS:
+        return frame
+    columns = unpack_columns(frame.payload, EVENT_NAMES)
+    rows = [tuple(row) for row in np.stack([columns[name] for name in EVENT_NAMES], axis=1).tolist()]
+    return replace(frame, payload=pack_columns([row for row in rows if not is_lost(row)], EVENT_NAMES))
 
 
 VALUE = st.one_of(st.integers(-3, 20), st.sampled_from([1 << 62, -(1 << 63), (1 << 63) - 1, 10**9, 1 << 40]))

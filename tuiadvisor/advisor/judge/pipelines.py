@@ -83,14 +83,17 @@ def find_pipelines(
     if groups is None:
         return _nothing("several pipelines, and the ranks do not say which of them they are in", roster)
     work = _rank_work(diagnosis)
-    found = []
+    found, unseen = [], ""
     for group in groups[:MAX_PIPELINES]:
         events = held.events.rows(group)
+        if lacks := _lacks_ranks(events, roster, on_device=on_device):
+            unseen = unseen or lacks
+            continue
         limits = pipeline_limits(events, work, own_clocks=on_device)
         if limits is not None:
             found.append((limits, events))
     if not found:
-        return _nothing("no step was seen whole: all chunks of all its ranks", roster)
+        return _nothing(unseen or "no step was seen whole: all chunks of all its ranks", roster)
     found.sort(key=lambda entry: -entry[0].span_s)
     return Pipelines(
         limits=tuple(limits for limits, _ in found),
@@ -147,6 +150,19 @@ def _groups(held: HeldEvents, roster: Roster) -> list[Bools] | None:
     if pairs.shape[1] > np.unique(pairs[0]).size:
         return None
     return [np.ones(events.rank.size, dtype=np.bool_)]
+
+
+def _lacks_ranks(events: PipelineEvents, roster: Roster, *, on_device: bool) -> str:
+    """Why nothing is told of a pipeline of which some ranks' chunks are not held; empty where all are.
+
+    The others' waits for those ranks would count as sends, and the bubble be that of a shorter pipeline.
+    """
+    ranks = np.unique(events.rank[chunks_of(events)]).tolist()
+    wanted = max((_num_ranks(roster.ranks[rank]) for rank in ranks if rank in roster.ranks), default=0)
+    if len(ranks) >= wanted:
+        return ""
+    how = "timed on their devices" if on_device else "seen"
+    return f"chunks of only {len(ranks)} of the pipeline's {wanted} ranks were {how}"
 
 
 def _rank_work(diagnosis: Diagnosis | None) -> RankWork | None:

@@ -105,10 +105,15 @@ def chunks_of(events: PipelineEvents) -> Bools:
     )
 
 
-def whole_steps(events: PipelineEvents) -> Ints:
-    """Steps in which every rank ran all its chunks, ascending."""
+def whole_steps(events: PipelineEvents, among: Ints | None = None) -> Ints:
+    """Steps in which every rank ran all its chunks, ascending.
+
+    among: only of these, and all is what is usual in them: a job may change its number of micro-batches.
+    """
     is_chunk = chunks_of(events)
     ranks = np.unique(events.rank[is_chunk])
+    if among is not None:
+        is_chunk &= np.isin(events.step, among)
     return _whole_steps(events, is_chunk, ranks) if ranks.size else np.zeros(0, dtype=np.int64)
 
 
@@ -203,6 +208,8 @@ def _whole_steps(events: PipelineEvents, is_chunk: Bools, ranks: Ints) -> Ints:
     counts_RK = np.zeros((ranks.size, steps.size), dtype=np.int64)
     rows = np.searchsorted(ranks, events.rank[is_chunk])
     np.add.at(counts_RK, (rows, np.searchsorted(steps, events.step[is_chunk])), 1)
+    if not counts_RK.any(axis=1).all():
+        return steps[:0]
     usual_R = np.array([np.bincount(counts[counts > 0]).argmax() for counts in counts_RK])
     found: Ints = steps[(counts_RK == usual_R[:, None]).all(axis=0)]
     return found

@@ -99,9 +99,10 @@ def pipeline_limits(
     events: PipelineEvents, work: RankWork | None, *, own_clocks: bool = False
 ) -> PipelineLimits | None:
     """What one pipeline's chunks tell; None without a step that was recorded whole. own_clocks: as `pipeline_times`."""
-    held = whole_steps(events)
-    present = held[np.isin(held, work.window_steps)][-MAX_STEPS:] if work is not None else held[:0]
-    times = pipeline_times(events, present if present.size else held[-MAX_STEPS:], own_clocks=own_clocks)
+    # Of the present level where any of its steps was recorded.
+    held = whole_steps(events, work.window_steps if work is not None else None)
+    held = held if held.size else whole_steps(events)
+    times = pipeline_times(events, held[-MAX_STEPS:], own_clocks=own_clocks)
     if times is None or typical(times.work_s_SK.mean(axis=1)) <= 0:
         return None
     window = _Window(times, work)
