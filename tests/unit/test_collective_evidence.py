@@ -355,3 +355,24 @@ def test_stacks_says_why_no_flight_recorder_tells_anything() -> None:
     answers = [answer(rank, recorders=[{"name": "fr", "why": why}]) for rank in range(4)]
     assert [f"unknown: flight recorders: {why}"] == _said_by_recorders(stall_of_answers(answers, []))
     assert [] == _said_by_recorders(None)
+
+
+@pytest.mark.parametrize(("later_s", "missing"), [(0.0, (0,)), (1.0, (0,)), (3.0, ())])
+def test_who_was_asked_before_the_others_had_completed_its_call_has_no_device_that_stopped(
+    later_s: float, missing: tuple[int, ...]
+) -> None:
+    """Another host's ranks came to stand later and were asked later: the call may have ended between."""
+    group = {**WORLD, "backend": "nccl"}
+    calls = {rank: call(9, done=rank > 0, profiling_name="nccl:all_reduce") for rank in range(4)}
+    answers = [
+        answer(
+            rank,
+            groups=(group,),
+            wall_ns=900 * S + (round(later_s * S) if rank else 0),
+            recorders=[{"name": "nccl", **cut(json.dumps({"entries": [calls[rank]]}).encode())}],
+        )
+        for rank in range(4)
+    ]
+    found = of(*answers)
+    assert missing == found.missing
+    assert bool(missing) == bool(found.evidence and found.evidence.hang.waits)

@@ -22,7 +22,7 @@ from tuiadvisor.causes.hang import (
     measured,
     waiting_words,
 )
-from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
+from tuiadvisor.metrics.hang.collective_evidence import collective_evidence, is_recorded
 from tuiadvisor.metrics.hang.detection import (
     LONGER_THAN_USUAL,
     MIN_STILL_S,
@@ -62,9 +62,9 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     places = _places(roster, store)
     if not places:
         return None
-    recorded = collective_evidence(_answers(roster), ())
-    is_recorded = recorded is not None and bool(recorded.hang.waits) and bool(recorded.hang.missing)
-    found = standstill(places, _longest_step_s(table, roster), is_recorded=is_recorded)
+    longest_s = _longest_step_s(table, roster)
+    before_s = max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_s or 0.0))
+    found = standstill(places, longest_s, is_recorded=is_recorded(_answers(roster), before_s))
     if found is None:
         return None
     found = _with_recorders(found, roster, places)

@@ -82,7 +82,49 @@ def _joined(answers: tuple[Asked, ...], silent: tuple[tuple[int, str], ...]) -> 
     dumps, groups, stale = side_by_side(usable)
     unasked |= {rank: f"it contradicts the others: {why}" for rank, why in stale.items()}
     hang = diagnose([dumps[rank] for rank in sorted(dumps)], groups) if dumps else Hang((), (), "", "")
+    if _is_of_two_moments(hang, answers):
+        return CollectiveEvidence(Hang((), (), "", ""), tuple(sorted(unasked.items())), is_moving=True)
     return CollectiveEvidence(hang, tuple(sorted(unasked.items())))
+
+
+def is_recorded(answers: tuple[Asked, ...], before_s: float) -> bool:
+    """Whether these tell of a collective that some ranks have entered and others not, and that holds their threads.
+
+    before_s: so long before a rank came to stand it may have entered it, with its thread ahead of its device. What it
+    entered earlier it has made steps with: a save in the background, which waits for who still writes.
+    """
+    evidence = collective_evidence(answers, ())
+    if evidence is None or not evidence.hang.missing:
+        return False
+    answer_of = {answer.rank: answer for answer in answers}
+    return any(
+        _began_with(answer_of[rank], wait, before_s)
+        for wait in evidence.hang.waits
+        for rank in wait.waiting
+        if rank in answer_of
+    )
+
+
+def _began_with(answer: Asked, wait: Waiting, before_s: float) -> bool:
+    """Whether it entered this collective as it came to stand, as far as that is known."""
+    operations = answer.dump.operations if answer.dump is not None else ()
+    entered_ns = max(
+        (
+            op.created_ns or 0
+            for op in operations
+            if not op.completed and (op.group, op.seq) == (wait.operation.group, wait.operation.seq)
+        ),
+        default=0,
+    )
+    return not (entered_ns and answer.stood_ns) or (
+        entered_ns >= answer.wall_ns - answer.stood_ns - before_s * 1e9
+    )
+
+
+def _is_of_two_moments(hang: Hang, answers: Sequence[Asked]) -> bool:
+    """Whether a rank was asked before the one that is seen to have completed its call: that may have ended between."""
+    asked_ns = {one.rank: one.wall_ns for one in answers}
+    return any(asked_ns[one.peer] - asked_ns[one.rank] > YOUNG_NS for one in hang.stopped)
 
 
 def _is_moving(answers: Sequence[Asked]) -> bool:
