@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.detail.pipeline_store import HeldEvents
+from tuiadvisor.advisor.detail.pipeline_store import MAX_STAGE, HeldEvents
 from tuiadvisor.causes.facts import Pipelines
 from tuiadvisor.events import EventKind
 from tuiadvisor.metrics.diagnosis import MIN_CLEAR_LOSS, is_clear
@@ -69,14 +69,14 @@ def find_pipelines(
     what the devices took for the chunks of some steps, too.
     """
     told = has_stages(roster)
-    held = chunks.held(store, roster.clocks.shift, until_step)
-    if told and held is None and roster.header.imported is not None:
-        return _nothing("the trace does not say when a stage works on which micro-batch", roster)
-    if on_device and (told or held is not None):
-        events = chunks.held_on_devices(store, until_step) if is_timed else None
-        if events is None:
+    timed = chunks.held_on_devices(store, until_step) if on_device and is_timed else None
+    held = HeldEvents(timed, clocks_known=True) if timed is not None else None
+    if held is None:
+        held = chunks.held(store, roster.clocks.shift, until_step)
+        if told and held is None and roster.header.imported is not None:
+            return _nothing("the trace does not say when a stage works on which micro-batch", roster)
+        if on_device and (told or held is not None):
             return _nothing(LAUNCHED, roster)
-        held = HeldEvents(events, clocks_known=True)
     if held is None:
         return _nothing("no chunk of a stage was seen yet", roster) if told else None
     groups = _groups(held, roster)
@@ -146,8 +146,8 @@ def _groups(held: HeldEvents, roster: Roster) -> list[Bools] | None:
     if len(named) > 1 and all(first.get(int(rank)) is not None for rank in ranks):
         return [np.isin(events.rank, [rank for rank in ranks if first[int(rank)] == one]) for one in named]
     is_chunk = chunks_of(events)
-    pairs = np.unique(np.stack([events.stage[is_chunk], events.rank[is_chunk]]), axis=1)
-    if pairs.shape[1] > np.unique(pairs[0]).size:
+    pairs = np.unique(events.rank[is_chunk] * MAX_STAGE + events.stage[is_chunk])
+    if pairs.size > np.unique(pairs % MAX_STAGE).size:
         return None
     return [np.ones(events.rank.size, dtype=np.bool_)]
 
