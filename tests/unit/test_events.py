@@ -97,6 +97,20 @@ def test_a_picture_in_which_it_may_stand_unseen_ends_nothing() -> None:
     assert (2,) in {past.finding.ranks for past in log.past(decided)}
 
 
+@pytest.mark.parametrize(("is_told", "ended"), [(False, set()), (True, {"heavy_stage"})])
+def test_a_stage_is_not_over_while_no_stage_is_told_of(is_told: bool, ended: set[str]) -> None:
+    """The chunks of one rank were no longer seen: whether its pipeline still waits for that stage nobody knows."""
+    heavy = replace(views.straggler_finding(), id="heavy_stage")
+    view, log = replace(views.pipeline(), findings=(heavy,)), EventLog()
+    for second in (100.0, 100.0 + SETTLE_S):
+        log.take(at(view, second, 341))
+    stages = view.pipeline if is_told else views.pipeline_unknown().pipeline
+    without = at(view, 110.0 + GONE_S, 900, findings=(), pipeline=stages)
+    log.take(without)
+    log.end(without)
+    assert ended == {past.finding.id for past in log.past(without)}
+
+
 def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
     """Whether it came once or again; what stands now is not over, whoever else has a name for the same ranks."""
     view, log = views.straggler(), EventLog()

@@ -24,6 +24,7 @@ from tuiadvisor.views.event import (
     STALLED,
     Event,
 )
+from tuiadvisor.views.pipeline import STAGE_FINDINGS
 from tuiadvisor.views.run_view import PastFinding
 from tuiadvisor.views.stall import HANG
 
@@ -248,7 +249,9 @@ class EventLog:
 
 def _is_gone(past: Finding, view: RunView) -> bool:
     """Whether a picture shows that the finding is over; one in which it may stand unseen shows nothing of the kind."""
-    return not view.verdict.may_hide and not _goes_on(past, view)
+    stages = view.pipeline
+    is_untold = past.id in STAGE_FINDINGS and stages is not None and not stages.stages
+    return not (view.verdict.may_hide or is_untold or _goes_on(past, view))
 
 
 def _goes_on(past: Finding, view: RunView) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.views.pipeline import STAGE_FINDINGS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -27,7 +29,6 @@ COMM: Final = frozenset({"communication_bound", "exchange_outweighs_compute"})
 COMPUTE: Final = frozenset({"low_mfu", "full_precision", "tf32_off", "odd_sizes"})
 LAUNCH: Final = frozenset({"host_bound", "little_compute"})
 CROWD: Final = frozenset({"crowded_host", "cpu_limit"})
-STAGES: Final = frozenset({"heavy_stage", "pipeline_bubble"})
 
 # What was seen to make a rank late leaves nothing else to ask about it: its words here, or those of the cause in TABLE.
 SEEN: Final[dict[SeenCause, str]] = {
@@ -112,7 +113,7 @@ TABLE: Final = (
         ("+memory_bound_kernels tiny", "-memory_bound_kernels compute", "-memory_bound_kernels memory"),
     ),
     Suspect(
-        *("heavy_end", "a last stage with loss and projection", STAGES),
+        *("heavy_end", "a last stage with loss and projection", STAGE_FINDINGS),
         ("+stages_equal yes", "-stages_equal no"),
     ),
 )  # fmt: skip

@@ -6,6 +6,9 @@ In: nothing.  Out: PipelineView, frozen; part of a RunView.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+STAGE_FINDINGS: Final = frozenset({"heavy_stage", "pipeline_bubble"})  # told of stages' times alone
 
 
 @dataclass(frozen=True, slots=True)
