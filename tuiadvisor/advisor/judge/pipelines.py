@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.off_core import OffCore
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
-    from tuiadvisor.metrics.steps.arrays import Bools
 
 MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
 MAX_CHUNKS: Final = 4096  # of the step that is drawn
@@ -84,8 +83,8 @@ def find_pipelines(
         return _nothing("several pipelines, and the ranks do not say which of them they are in", roster)
     work = _rank_work(diagnosis)
     found, unseen = [], ""
-    for group in groups[:MAX_PIPELINES]:
-        events = held.events.rows(group)
+    for ranks in groups[:MAX_PIPELINES]:
+        events = held.events.rows(np.isin(held.events.rank, ranks))
         if lacks := _lacks_ranks(events, roster, on_device=on_device):
             unseen = unseen or lacks
             continue
@@ -133,23 +132,21 @@ def _schedule(roster: Roster) -> str | None:
     return next((fact.texts["schedule"] for fact in roster.ranks.values() if "schedule" in fact.texts), None)
 
 
-def _groups(held: HeldEvents, roster: Roster) -> list[Bools] | None:
-    """Events of each pipeline; None where a stage is held by several ranks and nothing tells them apart."""
+def _groups(held: HeldEvents, roster: Roster) -> list[list[int]] | None:
+    """Ranks of each pipeline; None where a stage is held by several ranks and nothing tells them apart."""
     events = held.events
-    ranks = np.unique(events.rank)
-    first = {
-        int(rank): roster.ranks[int(rank)].pipeline.get("first_rank")
-        for rank in ranks
-        if int(rank) in roster.ranks
-    }
-    named = sorted({number for number in first.values() if number is not None})
-    if len(named) > 1 and all(first.get(int(rank)) is not None for rank in ranks):
-        return [np.isin(events.rank, [rank for rank in ranks if first[int(rank)] == one]) for one in named]
+    ranks: list[int] = np.unique(events.rank).tolist()
+    named: dict[int | None, list[int]] = {}
+    for rank in ranks:
+        first = roster.ranks[rank].pipeline.get("first_rank") if rank in roster.ranks else None
+        named.setdefault(first, []).append(rank)
+    if len(named) > 1 and None not in named:
+        return [of_one for _, of_one in sorted(named.items(), key=lambda entry: entry[0] or 0)]
     is_chunk = chunks_of(events)
     pairs = np.unique(events.rank[is_chunk] * MAX_STAGE + events.stage[is_chunk])
     if pairs.size > np.unique(pairs % MAX_STAGE).size:
         return None
-    return [np.ones(events.rank.size, dtype=np.bool_)]
+    return [ranks]
 
 
 def _lacks_ranks(events: PipelineEvents, roster: Roster, *, on_device: bool) -> str:
