@@ -16,7 +16,7 @@ from tuiadvisor.causes.collectives import evidence_words, why_unknown
 from tuiadvisor.causes.hang import measured
 from tuiadvisor.cli.stacks import _said_by_recorders
 from tuiadvisor.metrics.hang.asked_recorder import Asked, asked
-from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
+from tuiadvisor.metrics.hang.collective_evidence import collective_evidence, is_recorded
 from tuiadvisor.metrics.hang.detection import RankNow, Standstill, informed
 
 S = 10**9
@@ -376,3 +376,31 @@ def test_who_was_asked_before_the_others_had_completed_its_call_has_no_device_th
     found = of(*answers)
     assert missing == found.missing
     assert bool(missing) == bool(found.evidence and found.evidence.hang.waits)
+
+
+@pytest.mark.parametrize(
+    ("operation", "call_met", "holds"),
+    [("nccl:all_reduce", "", True), ("gloo:gather", "", False), ("gloo:gather", "gather_object", True)],
+)
+def test_only_what_the_training_thread_can_be_in_holds_it(
+    operation: str, call_met: str, *, holds: bool
+) -> None:
+    """A save that began just before a report gathers in a thread of its own; a device's call holds every thread."""
+    backend = operation.partition(":")[0]
+    group = {**WORLD, "backend": backend}
+    recorder = {"gloo": "fr", "nccl": "nccl"}[backend]
+    answers = []
+    for rank in range(4):
+        one = call(9, done=False) if rank else call(8)
+        told = json.dumps({"entries": [{**one, "profiling_name": operation, "time_created_ns": 893 * S}]})
+        answers.append(
+            answer(
+                rank,
+                groups=(group,),
+                recorders=[{"name": recorder, **cut(told.encode())}],
+                still_since_ns=894 * S,
+                asked_ns=900 * S,
+                call=call_met if rank else "",
+            )
+        )
+    assert holds == is_recorded(tuple(answers), 5.0)

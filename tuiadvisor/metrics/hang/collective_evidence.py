@@ -22,6 +22,7 @@ YOUNG_NS: Final = 2 * 10**9
 # So is one of the last quarter of the time that its rank has stood: an evaluation's collective every half a minute. Who
 # hangs is asked at three times its longest step, with its last call in the first of them.
 YOUNG_SHARE: Final = 4
+ON_CPU: Final = "gloo:"  # calls of it
 MAX_JOINED: Final = 4096  # ranks; each is held against all of its groups
 
 
@@ -91,7 +92,8 @@ def is_recorded(answers: tuple[Asked, ...], before_s: float) -> bool:
     """Whether these tell of a collective that some ranks have entered and others not, and that holds their threads.
 
     before_s: so long before a rank came to stand it may have entered it, with its thread ahead of its device. What it
-    entered earlier it has made steps with: a save in the background, which waits for who still writes.
+    entered earlier it has made steps with: a save in the background, which waits for who still writes. A collective on
+    the CPU holds the thread that called it: the training's only if that was met in a call.
     """
     evidence = collective_evidence(answers, ())
     if evidence is None or not evidence.hang.missing:
@@ -108,6 +110,8 @@ def is_recorded(answers: tuple[Asked, ...], before_s: float) -> bool:
 def _began_with(answer: Asked, wait: Waiting, before_s: float) -> bool:
     """Whether it entered this collective as it came to stand, as far as that is known."""
     operations = answer.dump.operations if answer.dump is not None else ()
+    if wait.operation.name.startswith(ON_CPU) and not (answer.dump is not None and answer.dump.beside):
+        return False
     entered_ns = max(
         (
             op.created_ns or 0
