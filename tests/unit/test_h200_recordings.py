@@ -167,8 +167,7 @@ def answer(
     entered_ns = began_ns - round(entered_before_s * 1e9)
     done = [call(seq, profiling_name=REDUCE, time_created_ns=entered_ns - 10**9) for seq in (1085, 1086)]
     under_way = [
-        call(seq, done=False, profiling_name=REDUCE, time_created_ns=entered_ns)
-        for seq in range(1087, 1091)
+        call(seq, done=False, profiling_name=REDUCE, time_created_ns=entered_ns) for seq in range(1087, 1091)
     ]
     calls = [*done, *under_way] if rank == 0 else done
     group = {

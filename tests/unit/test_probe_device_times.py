@@ -523,16 +523,18 @@ def test_a_step_that_begins_with_a_wait_for_a_neighbour_begins_there(training: T
     for _ in range(6):
         training.phase(phases.PIPELINE_IDLE, MS, 4 * MS)  # its stream waits
         training.step(device_ns=3 * MS)
-    training.device.now = training.device.free_at
-    training.step()
-    rows = training.rows()
+    for _ in range(6):  # what was measured is written
+        training.device.now = training.device.free_at
+        training.step()
+    rows = [row for row in training.rows() if row["step"] < 6]
     by_step = {step: [row for row in rows if row["step"] == step] for step in {row["step"] for row in rows}}
-    whole = [step for step in sorted(by_step) if step + 1 in by_step][1:]
+    whole = [step for step in sorted(by_step) if step + 1 in by_step]
 
     assert len(whole) >= 2
     for step in whole:
-        assert 4 * MS <= spent(rows, step)["other"] < 5 * MS
-        assert by_step[step][-1]["end_ns"] == by_step[step + 1][0]["begin_ns"]
+        found = spent(rows, step)
+        assert 4 * MS <= found["other"] < 5 * MS
+        assert 13 * MS == sum(found.values())  # as long as the device takes from one step to the next
 
 
 def test_ranks_with_other_costs_measure_steps_of_one_grid(training: Training) -> None:
