@@ -373,7 +373,9 @@ def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change
             f"No change can be told: {words}, but the steps of a run differ so much that this may be chance."
         )
     if verdict == "no change":
-        return f"No change: {words}; {_range(low, high)} with 95 % confidence, within noise."
+        # The interval is of these steps; what differs from run to run is in none of them.
+        why = "within noise" if low <= 1 <= high else "no more than two runs of the same code may differ by"
+        return f"No change: {words}; {_range(low, high)} with 95 % confidence, {why}."
     size = f"{percent(abs(middle - 1))} {more if middle > 1 else less}"
     bounds = sorted((abs(low - 1), abs(high - 1)))
     return f"{verdict.capitalize()}: {words}, {size} (95 %: {percent(bounds[0])} to {percent(bounds[1])})."
