@@ -11,7 +11,7 @@ import pytest
 from synthetic_run import Job, encoded, folded, frames
 from test_goodput_waterfall import WALL_NS, assert_sums, born, seconds, wall
 
-from tuiadvisor.advisor.judge.job import job_view
+from tuiadvisor.advisor.judge.job import OTHER_COMMANDS, job_view
 from tuiadvisor.advisor.judge.waterfall import steps_again
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
@@ -46,6 +46,17 @@ def run(at_s: float, before: int | None, *, age_s: float = 5.0, seed: int = 0, *
 
 def view(*arguments: Any, **options: Any) -> RunView:
     return folded(run(*arguments, **options)).view()
+
+
+def test_other_command_lines_are_said() -> None:
+    """A restart may say where it goes on, and so may another job of the script: whoever reads it has to know."""
+    first, second = view(0.0, 0), view(HOUR_S, 200, seed=1)
+    told = [
+        replace(one, run=replace(one.run, command=command))
+        for one, command in ((first, "train.py --lr 1"), (second, "train.py --lr 2"))
+    ]
+    assert (OTHER_COMMANDS,) == job_view([("a", told[0]), ("b", told[1])]).notes
+    assert () == job_view([("a", told[0]), ("b", replace(second, run=told[0].run))]).notes
 
 
 def test_steps_after_the_checkpoint_are_done_again() -> None:

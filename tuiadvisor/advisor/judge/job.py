@@ -24,6 +24,9 @@ OVERLAP_S: Final = 2.0  # process starts are known to a second, wall clocks of h
 NOT_SEEN: Final = (
     "whether the job trained between the recordings is not known: no optimizer's count of steps connects them"
 )
+OTHER_COMMANDS: Final = (
+    "the command lines differ: that the recordings are of one job rests on script and model alone"
+)
 # Facts of a model that a restart does not change.
 SAME_MODEL: Final = ("params", "layers", "modules")
 
@@ -57,7 +60,10 @@ def job_view(named: Sequence[Named]) -> JobView:
             for at, (name, view, _) in enumerate(runs)
         ),
         goodput=_goodput(walls, in_order(parts), None if again is None else sum(again)),
-        notes=() if all(is_rest) else (NOT_SEEN,),
+        notes=(
+            *(() if all(is_rest) else (NOT_SEEN,)),
+            *((OTHER_COMMANDS,) if len({view.run.command for _, view, _ in runs} - {""}) > 1 else ()),
+        ),
     )
 
 
