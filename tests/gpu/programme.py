@@ -29,14 +29,19 @@ Row = tuple[str, str, str, str]
 
 
 def run(name: str, device: str, limit_s: float) -> list[Row]:
-    """Rows of one part."""
+    """Rows of one part; what it started looks for its folder, and ends with it."""
+    with tempfile.TemporaryDirectory(prefix="gpu-", ignore_cleanup_errors=True) as folder:
+        return _run(name, device, limit_s, folder)
+
+
+def _run(name: str, device: str, limit_s: float, folder: str) -> list[Row]:
     if name == "tests":
         command = [sys.executable, "-m", "pytest", "-q", "-rs", "--timeout", str(int(limit_s)), str(HERE)]
     elif name == "situations":
         rehearse = [] if device == "cuda" else ["--rehearse", "--seconds", "4"]
         minutes = str((limit_s - END_S) / 60)
         script = str(HERE / "situations.py")
-        command = [sys.executable, script, "-o", tempfile.mkdtemp(), "--minutes", minutes, *rehearse]
+        command = [sys.executable, script, "-o", folder, "--minutes", minutes, *rehearse]
     else:
         command = [sys.executable, __file__, "--part", name, "--device", device]
     begin_s = time.monotonic()

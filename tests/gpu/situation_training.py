@@ -120,7 +120,7 @@ def main() -> None:
             return torch.relu(self.linear(value))
 
     signals: Path = options.folder
-    signals.mkdir(parents=True, exist_ok=True)
+    signals.mkdir(exist_ok=True)  # its folder is of whoever runs this, and gone with them
     _dump_when_told(signals, rank)
     if options.kind == "pipeline":
         step = _pipeline(options, replace(own, device=device, layer=Layer))
@@ -134,7 +134,7 @@ def main() -> None:
     (signals / f"ready-{rank}").touch()
     while not (signals / "go").exists():
         time.sleep(0.02)
-        if (signals / "stop").exists():
+        if (signals / "stop").exists() or not signals.exists():
             os._exit(0)
     _train(options, own, step, signals, on_device=device.type == "cuda")
 
@@ -150,6 +150,8 @@ def _train(options: argparse.Namespace, own: Rank, step: Any, signals: Path, *, 
         if num == profiled:
             _profile(step, signals / f"trace-{own.rank}.json", on_device=on_device)
         if num % 16 == 0:
+            if not signals.exists():  # whoever ran it is gone, with what it wrote
+                os._exit(1)
             profiled = profiled or _agreed(signals, "profile", own.rank, num)
             last = last or _agreed(signals, "stop", own.rank, num)
     # Not in the middle of a kernel: under the multi-process service that ends all others, too.

@@ -400,7 +400,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     leave, mount = (
-        ["umount", str(folder)],
+        ["umount", "--lazy", str(folder)],  # a page of the file may still be written
         ["mount", "-t", "tmpfs", "-o", "size=96k", "tuiadvisor-test", str(folder)],
     )
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

@@ -95,7 +95,7 @@ def test_from_home_into_a_training_and_back(ranks: list[int], tmp_path: Path) ->
         picture = Picture(terminal)
         picture.choose(SECONDS)
         picture.press(b"\r")
-        picture.until("y/n")
+        picture.until("y or n")
         picture.press(b"y\r")
         picture.until("LIVE")
         picture.press(b"q")
@@ -141,7 +141,7 @@ def test_what_is_recorded_has_its_rate_and_enter_looks_along(ranks: list[int], t
 
         wait_until(is_known, "what is recorded is known", seen=lambda: picture.text() + log.read_text())
         picture.press(b"\r")
-        picture.until("LIVE", never="y/n")
+        picture.until("LIVE", never="y or n")
         picture.press(b"\x03")
         terminal.read(1.0)
         assert wait_for_end(terminal.pid, PATIENCE_S) == 0
