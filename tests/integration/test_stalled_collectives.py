@@ -13,6 +13,7 @@ from live_views import follow
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.judge.hang import NO_ANSWER
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.stream.source import FileSource, LiveSource
 from tuiadvisor.views.run_view import RunView
@@ -50,8 +51,15 @@ def hanging(
 
 
 def told(source: LiveSource, advisor: Advisor) -> Stall:
-    """The stall once the flight recorders were asked."""
-    view = follow(source, advisor, lambda view: view.stall is not None and bool(view.stall.evidence))
+    """The stall once the flight recorders were asked, and all that can answer have: on a busy machine one comes later."""
+
+    def is_told(view: RunView) -> bool:
+        stall = view.stall
+        return (
+            stall is not None and bool(stall.evidence) and NO_ANSWER not in {why for _, why in stall.unasked}
+        )
+
+    view = follow(source, advisor, is_told)
     assert view.stall is not None
     (finding,) = [each for each in view.findings if each.id == "hang"]
     assert view.stall.evidence == finding.evidence["collectives"]
