@@ -51,7 +51,7 @@ def hanging(
 
 
 def told(source: LiveSource, advisor: Advisor) -> Stall:
-    """The stall once the flight recorders were asked, and all that can answer have: on a busy machine one comes later."""
+    """The stall once all flight recorders that can answer have: on a busy machine one comes later."""
 
     def is_told(view: RunView) -> bool:
         stall = view.stall
