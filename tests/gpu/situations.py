@@ -46,9 +46,9 @@ class Situation:
     num_ranks: int = 2
 
 
-def table() -> tuple[Situation, ...]:
-    """Most worth first."""
-    slow_device = (*SLOW, "--slow-share", "30") if MPS else (*SLOW, "--products", "2")
+def table(*, has_shares: bool) -> tuple[Situation, ...]:
+    """Most worth first. has_shares: a rank can be given less of the device; else a slow one has more to compute."""
+    slow_device = (*SLOW, "--slow-share", "30") if has_shares else (*SLOW, "--products", "2")
     return (
         Situation("healthy, synced", "keep; nobody", LOOK),
         Situation("healthy, ahead", "keep; nobody"),
@@ -75,20 +75,14 @@ def table() -> tuple[Situation, ...]:
     )
 
 
-MPS = False
-
-
 def start_mps(folder: Path) -> bool:
     """The multi-process service of this run alone; False: not offered here."""
-    control = shutil.which("nvidia-cuda-mps-control") or next(
-        (str(path) for path in Path("/usr/local/nvidia").rglob("nvidia-cuda-mps-control")), None
-    )
+    control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         return False
     for name in ("PIPE", "LOG"):
         (folder / f"mps-{name.lower()}").mkdir(parents=True, exist_ok=True)
         os.environ[f"CUDA_MPS_{name}_DIRECTORY"] = str(folder / f"mps-{name.lower()}")
-    os.environ["PATH"] += f":{Path(control).parent}"
     started = subprocess.run([control, "-d"], capture_output=True, text=True, timeout=20, check=False)
     print("mps:", started.returncode, (started.stdout + started.stderr).strip()[:200], flush=True)
     if started.returncode:
@@ -240,9 +234,14 @@ def judge_safely(folder: Path, wrong: list[str]) -> str:
 
 
 def run(
-    chosen: list[Situation], folder: Path, common: list[str], seconds: float, end_s: float
+    chosen: list[Situation],
+    folder: Path,
+    common: list[str],
+    share: tuple[str, ...],
+    options: argparse.Namespace,
 ) -> Iterator[tuple[Situation, str]]:
-    """Each in turn, those to come already starting."""
+    """Each in turn, those to come already starting. share: arguments of all that end by themselves."""
+    end_s = time.monotonic() + 60 * options.minutes
     waiting = list(chosen)
     begun: list[Started] = []
     judged: list[tuple[Situation, concurrent.futures.Future[str]]] = []
@@ -252,8 +251,8 @@ def run(
                 while waiting and len(begun) < AHEAD:
                     situation = waiting.pop(0)
                     name = situation.name.replace(", ", "-").replace(" ", "-")
-                    share = SHARE if MPS and situation.name != "hang" else ()
-                    begun.append(Started(situation, folder / name, [*common, *share]))
+                    own = () if situation.name == "hang" else share
+                    begun.append(Started(situation, folder / name, [*common, *own]))
                 started = begun.pop(0)
                 try:
                     if time.monotonic() > end_s:
@@ -263,7 +262,7 @@ def run(
                     if why is not None:
                         yield started.situation, f"did not start: {why}"
                         continue
-                    wrong = record(started, seconds)
+                    wrong = record(started, options.seconds)
                 except Exception as error:  # noqa: BLE001 - one row, not the end
                     wrong = [f"{type(error).__name__}: {error}"[:200]]
                 finally:
@@ -281,7 +280,6 @@ def run(
 
 def main() -> None:
     """Print rows as they come."""
-    global MPS  # noqa: PLW0603 - one run
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -290,21 +288,21 @@ def main() -> None:
     parser.add_argument("--backend", default="nccl")
     parser.add_argument("--rehearse", action="store_true", help="on the CPU; figures mean nothing")
     options = parser.parse_args()
-    end_s = time.monotonic() + 60 * options.minutes
     options.output.mkdir(parents=True, exist_ok=True)
-    MPS = not options.rehearse and start_mps(options.output)
+    has_shares = not options.rehearse and start_mps(options.output)
     common = ["--device", "cpu", "--backend", "gloo"] if options.rehearse else ["--backend", options.backend]
-    chosen = [one for one in table() if not options.only or one.name in options.only]
+    chosen = [one for one in table(has_shares=has_shares) if not options.only or one.name in options.only]
     rows = []
     try:
-        for situation, said in run(chosen, options.output, common, options.seconds, end_s):
+        share = SHARE if has_shares else ()
+        for situation, said in run(chosen, options.output, common, share, options):
             rows.append(f"| {situation.name} | {situation.wanted} | {said} |")
             print(json.dumps([situation.name, said, situation.wanted]), flush=True)
             (options.output / "table.md").write_text(
                 "| situation | wanted | said |\n|---|---|---|\n" + "\n".join(rows) + "\n", encoding="utf-8"
             )
     finally:
-        if MPS:
+        if has_shares:
             stop_mps()
 
 

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from test_stall_dumps import call
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent.flight_recorder import cut
 from tuiadvisor.app.whole_recording import frames_of, whole_view
 from tuiadvisor.cli.__main__ import main
+from tuiadvisor.importers.plain_pickle import plain
 from tuiadvisor.stream.frames import FrameKind, decode
 from tuiadvisor.views.run_view import RunView
 
 FOLDER: Final = Path(__file__).parents[1] / "recordings" / "h200"
 STEP_S: Final = 0.0287  # of the healthy runs
-REDUCE: Final = "nccl:all_reduce"
 
 
 @dataclass(frozen=True)
@@ -133,12 +132,12 @@ def test_what_watching_takes_is_told_of_all_steps() -> None:
         assert work.is_hidden == (name in {"healthy-ahead", "native-core", "host-hidden"}), name
 
 
-def stalls_told(asked_after_s: float, entered_before_s: float = 0.01) -> list[tuple[float, str | None]]:
+def stalls_told(asked_after_s: float, entered_earlier_s: float = 0.0) -> list[tuple[float, str | None]]:
     """Of the hang: (seconds that the ranks stood, the alert) at each status, had an agent asked so long after it began.
 
-    What the flight recorders held is that of their real dumps: rank 0 had called four all-reduces of a step that rank 1
-    has not entered. Nobody had asked, for both stood in code without a hook: rank 0 in `.item()`.
-    entered_before_s: how long before the ranks came to stand those four were called.
+    What the flight recorders held is in their dumps (tests/recordings/nccl_trace): rank 0 had called four all-reduces
+    of a step that rank 1 has not entered. Nobody had asked, for both stood in code without a hook: rank 0 in `.item()`.
+    entered_earlier_s: all calls were made so much earlier than they were.
     """
     advisor, told, is_asked = Advisor(), [], False
     for data in frames_of(path_of("hang")):
@@ -151,7 +150,7 @@ def stalls_told(asked_after_s: float, entered_before_s: float = 0.01) -> list[tu
         stood_s = (payload["mono_ns"] - max(since.values(), default=payload["mono_ns"])) / 1e9
         if len(since) == 2 and stood_s >= asked_after_s and not is_asked:
             is_asked = True
-            answers = [answer(advisor, rank, since[rank], payload, entered_before_s) for rank in (0, 1)]
+            answers = [answer(advisor, rank, since[rank], payload, entered_earlier_s) for rank in (0, 1)]
             frame = replace(frame, payload={**payload, "recorders": answers})
         advisor.feed_frame(frame)
         found = advisor.view().stall
@@ -161,16 +160,14 @@ def stalls_told(asked_after_s: float, entered_before_s: float = 0.01) -> list[tu
 
 
 def answer(
-    advisor: Advisor, rank: int, since_ns: int, status: dict[str, Any], entered_before_s: float
+    advisor: Advisor, rank: int, since_ns: int, status: dict[str, Any], entered_earlier_s: float
 ) -> dict[str, Any]:
-    """An entry of `recorders`."""
-    began_ns = status["wall_ns"] - (status["mono_ns"] - since_ns)
-    entered_ns = began_ns - round(entered_before_s * 1e9)
-    done = [call(seq, profiling_name=REDUCE, time_created_ns=entered_ns - 10**9) for seq in (1085, 1086)]
-    under_way = [
-        call(seq, done=False, profiling_name=REDUCE, time_created_ns=entered_ns) for seq in range(1087, 1091)
+    """An entry of `recorders`, as an agent cuts it from what the rank's flight recorder holds."""
+    held = plain((FOLDER.parent / "nccl_trace" / f"nccl_trace_rank_{rank}").read_bytes())
+    calls = [
+        {**entry, "time_created_ns": entry["time_created_ns"] - round(entered_earlier_s * 1e9)}
+        for entry in held["entries"]
     ]
-    calls = [*done, *under_way] if rank == 0 else done
     group = {
         "name": "0",
         "purpose": "default_pg",
@@ -201,7 +198,7 @@ def test_a_hang_is_told_as_soon_as_the_recorders_tell_of_it() -> None:
 
 def test_a_collective_from_long_before_the_stall_makes_no_hang_of_a_report() -> None:
     """A save in the background waits for a rank that still writes: the job made steps with that call under way."""
-    assert {None} == {words for _, words in stalls_told(asked_after_s=5.0, entered_before_s=20.0)}
+    assert {None} == {words for _, words in stalls_told(asked_after_s=5.0, entered_earlier_s=20.0)}
 
 
 def test_without_recorders_nobody_is_said_to_wait() -> None:
