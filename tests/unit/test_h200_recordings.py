@@ -113,6 +113,16 @@ def test_a_slow_stage_of_a_pipeline_is_named_by_what_its_device_takes() -> None:
     )
 
 
+def test_when_collectives_were_launched_names_nobody() -> None:
+    """Sends and receives of NCCL: their threads call and run on; what they move was seen, nothing else of them was."""
+    rows = whole_view(path_of("pipeline-stage")).collectives
+    assert {"send", "recv"} <= {row.op for row in rows}
+    assert {(None, None, None, None, None)} == {
+        (row.time_s, row.hidden_s, row.skew_s, row.transfer_s, row.last_rank) for row in rows
+    }
+    assert {4 << 20} == {row.num_bytes for row in rows if row.op in {"send", "recv"}}
+
+
 def test_who_waits_for_batches_of_its_own_thread_is_told_to_use_workers() -> None:
     """Its loader has none whose transforms could be looked at."""
     (worst,) = [

@@ -292,7 +292,10 @@ class Advisor(Intake):
         """A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it."""
         if steps is not None and steps[0] is not None:
             return ()
-        return self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks()))
+        launched = self.on_device and self.roster.header.imported is None
+        return self.collectives.rows(
+            self.roster.world_size(), len(self.roster.hosts_of_ranks()), launched=launched
+        )
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:
         """What the rules read; steps: as of `_view`."""

@@ -185,7 +185,9 @@ class CollectiveRow:
     per_step: float  # calls of a rank in a step that was watched
     num_seen: int  # the latest calls that this row rests on
     num_ranks: int  # ranks that were seen in one call
-    time_s: float  # from the call to the end of the wait for it, mean over ranks
+    time_s: (
+        float | None
+    )  # from the call to the end of the wait for it, mean over ranks; None: launched for devices
     hidden_s: float | None  # from the call to the beginning of the wait
     skew_s: float | None  # from the first arriver to the last one
     transfer_s: float | None  # from the last arrival to the first rank that is through

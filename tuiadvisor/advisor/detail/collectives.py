@@ -2,13 +2,14 @@
 
 In: rows of EVENTS frames, from the steps that are watched in detail.  Out: CollectiveRow, one an operation, group and
 size. Arrival is compared only where every rank of the job took part in the same call and all share one clock (one
-host): elsewhere skew, transfer and last arriver stay unknown.
+host): elsewhere skew, transfer and last arriver stay unknown. Calls that were launched for devices tell what is moved
+and how often: when a thread called says neither how long that took nor who came last.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,7 @@ class Collectives:
 
     def __init__(self) -> None:
         self._sorts: dict[tuple[int, int, int], _Sort] = {}
-        self._cached: tuple[tuple[int | None, int], tuple[CollectiveRow, ...]] | None = None
+        self._cached: tuple[tuple[int | None, int, bool], tuple[CollectiveRow, ...]] | None = None
 
     def take(self, columns: Mapping[str, Ints]) -> None:
         """Fold the collectives of one frame; rows that contradict themselves are left out."""
@@ -103,17 +104,28 @@ class Collectives:
             if len(sort.steps) > MAX_CALLS:
                 del sort.steps[min(sort.steps)]
 
-    def rows(self, world_size: int | None, num_hosts: int) -> tuple[CollectiveRow, ...]:
-        """What was seen, the costliest first. num_hosts: of the job; above one its clocks are not compared."""
-        if self._cached is not None and self._cached[0] == (world_size, num_hosts):
+    def rows(
+        self, world_size: int | None, num_hosts: int, *, launched: bool = False
+    ) -> tuple[CollectiveRow, ...]:
+        """What was seen, the costliest first; where they were launched for devices, what moves most.
+
+        num_hosts: of the job; above one its clocks are not compared.
+        """
+        key = (world_size, num_hosts, launched)
+        if self._cached is not None and self._cached[0] == key:
             return self._cached[1]
         comparable = world_size if num_hosts == 1 and world_size is not None and world_size > 1 else None
-        rows = [_row(key, sort, comparable) for key, sort in self._sorts.items()]
-        ordered = tuple(
-            sorted(rows, key=lambda row: (-(row.per_step * row.time_s), row.op, row.num_bytes or 0))
-        )
-        self._cached = ((world_size, num_hosts), ordered)
+        rows = [_row(of, sort, None if launched else comparable) for of, sort in self._sorts.items()]
+        if launched:
+            rows = [replace(row, time_s=None, hidden_s=None) for row in rows]
+        ordered = tuple(sorted(rows, key=_least_cost_last))
+        self._cached = (key, ordered)
         return ordered
+
+
+def _least_cost_last(row: CollectiveRow) -> tuple[float, str, int]:
+    cost = row.num_bytes or 0 if row.time_s is None else row.time_s
+    return -(row.per_step * cost), row.op, row.num_bytes or 0
 
 
 def _row(key: tuple[int, int, int], sort: _Sort, comparable: int | None) -> CollectiveRow:
