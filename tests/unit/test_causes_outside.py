@@ -715,23 +715,43 @@ def test_a_lateness_of_a_moment_is_nobodys_where_all_want_the_cores(
 
 
 @pytest.mark.parametrize(
-    ("late_since", "waits", "named"),
+    ("late_since", "waits", "phase"),
     [
-        (0, CROWDED, True),
-        (560, CROWDED, False),  # nobody knows yet
-        (0, {**CROWDED, 1: 0.65}, False),  # its lateness before was for want of a core as well
+        (0, CROWDED, "backward"),
+        (560, CROWDED, ""),  # nobody knows yet
+        (0, {**CROWDED, 1: 0.65}, "host"),  # it lacked a core before as well, for longer than by lot
+        (0, {**CROWDED, 1: 0.5}, ""),  # which explains nothing, and rules nothing out
     ],
 )
 def test_who_was_late_before_the_pace_changed_stays_named(
-    late_since: int, waits: dict[int, float], named: bool
+    late_since: int, waits: dict[int, float], phase: str
 ) -> None:
     """A crowded host's job changes its pace every few seconds: a window that begins anew does not unname."""
     faults = Fault("backward", (1,), 6 * MS, onset=late_since), Fault("comm", None, 5 * MS, onset=560)
     job = Job(num_steps=600, faults=faults)
     view = folded([*frames(job), *host_frames(job, waits)]).view()
     assert (view.window.first_step, view.window.num_steps) == (560, 40)
-    assert named == (("straggler", (1,), "backward") in above_info(view))
+    assert [phase] * bool(phase) == [what for kind, _, what in above_info(view) if kind == "straggler"]
+    assert bool(phase) == any(row.is_culprit for row in view.ranks)
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "lacking", "named"),
+    [
+        (150, 0.24, False),  # 4 s: by lot ranks alike wait for as much more of it
+        (150, 0.55, True),  # as one does that is reniced
+        (350, 0.24, True),  # 9 s: more than by lot
+    ],
+)
+def test_who_lacked_a_core_for_some_seconds_may_have_been_drawn(
+    num_steps: int, lacking: float, named: bool
+) -> None:
+    """Two healthy ranks on two cores, load 15: for 4 s one waited 0.2 of its time longer, then the other."""
+    job = Job(num_steps=num_steps, faults=(Fault("backward", (1,), 6 * MS),))
+    view = folded([*frames(job), *host_frames(job, {**CROWDED, 1: 0.4 + lacking})]).view()
+    assert named == (("straggler", (1,), "host") in above_info(view))
     assert named == any(row.is_culprit for row in view.ranks)
+    assert named or view.verdict.finding == "crowded_host"
 
 
 @pytest.mark.parametrize(("num_steps", "named"), [(265, False), (530, True)])

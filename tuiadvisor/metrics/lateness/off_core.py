@@ -256,11 +256,15 @@ class _Steps:
             most_s = min(own.wait, wait_s / self.step_s + CHANCE_WAIT_S / self.span_s) * self.step_s
         return most_s is None or most_s >= MIN_COVER * excess_s
 
+    def is_by_lot(self, wait_s: float) -> bool:
+        """Whether ranks alike may have waited for a core so many seconds a step apart, in so short a time."""
+        return self.span_s < SETTLED_S and wait_s / self.step_s <= CHANCE_WAIT_S / self.span_s
+
 
 def _with_past(
     stragglers: tuple[LateRank, ...], rows: Ints, past: tuple[Floats, Floats, Floats], off_core: OffCoreOf
 ) -> tuple[LateRank, ...]:
-    """None is open that was as late before its window began anew, which its waiting for a core does not explain.
+    """None is open that was as late before its window began anew, by which it is known whether it lacked a core.
 
     Others' work changes a job's pace, so on a crowded host windows are short; who is late stays so.
     """
@@ -278,21 +282,20 @@ def _with_past(
     seen = off_core(span_s)
     steps = _Steps(span_s, float(cycle_K[begin:].mean()), [seen[row] for row in rows[is_peer].tolist()])
 
-    def is_ruled_out(entry: LateRank) -> bool:
+    def settled(entry: LateRank) -> Cause:
         (index,) = np.flatnonzero(rows == entry.late.row)
         excess_s = float(np.median(excess_RK[index]))
         own = seen[entry.late.row]
         wait_s = steps.core_wait_s(own)
-        was_late = excess_s >= MIN_LATE_BEFORE * entry.late.mean_excess_s
-        is_explained = wait_s is None or wait_s >= MIN_COVER * excess_s or steps.may_settle(own, excess_s)
-        return was_late and not is_explained
+        if not entry.cause.is_open or wait_s is None or excess_s < MIN_LATE_BEFORE * entry.late.mean_excess_s:
+            return entry.cause
+        if wait_s < MIN_COVER * excess_s:
+            return replace(entry.cause, is_open=steps.may_settle(own, excess_s))
+        if steps.has_more_to_do(own):
+            return entry.cause
+        return _for_want_of_a_core(replace(entry.cause, is_open=False), own, steps, wait_s, excess_s)
 
-    return tuple(
-        replace(entry, cause=replace(entry.cause, is_open=False))
-        if entry.cause.is_open and is_ruled_out(entry)
-        else entry
-        for entry in stragglers
-    )
+    return tuple(replace(entry, cause=settled(entry)) for entry in stragglers)
 
 
 def _explained(cause: Cause, own: OffCore, steps: _Steps, excess_s: float) -> Cause:
@@ -311,7 +314,16 @@ def _explained(cause: Cause, own: OffCore, steps: _Steps, excess_s: float) -> Ca
         return cause
     if wait_s is None or wait_s < MIN_COVER * excess_s:
         return replace(cause, is_open=own.is_counted and steps.may_settle(own, excess_s))
-    return _from_outside(cause, "limit" if _is_limited(own) else "core", own, wait_s / excess_s)
+    return _for_want_of_a_core(cause, own, steps, wait_s, excess_s)
+
+
+def _for_want_of_a_core(cause: Cause, own: OffCore, steps: _Steps, wait_s: float, excess_s: float) -> Cause:
+    """Its waiting explains the lateness; open while ranks alike may wait as long as it does."""
+    if _is_limited(own):
+        return _from_outside(cause, "limit", own, wait_s / excess_s)
+    if steps.is_by_lot(wait_s):
+        return replace(cause, is_open=True)
+    return _from_outside(cause, "core", own, wait_s / excess_s)
 
 
 def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore, cover: float) -> Cause:
