@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, folded, frames
+from synthetic_run import MS, Fault, Job, above_info, folded, frames, on_devices
 from test_advisor_oddities import host_frames
 
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
@@ -712,6 +712,21 @@ def test_a_lateness_of_a_moment_is_nobodys_where_all_want_the_cores(
         assert "rank 1" in view.verdict.sentence
         assert "lacks a core" in view.verdict.sentence
         assert not view.window.enough
+
+
+@pytest.mark.parametrize("device", [False, True])
+def test_what_ranks_wait_for_a_core_is_not_useful(device: bool) -> None:
+    """40 % without a core beside a goodput of 100 %; behind a device it may be hidden, and is not known."""
+    job = Job(num_steps=400, faults=())
+    steps = on_devices(frames(job)) if device else frames(job)
+    calm = folded([*steps, *host_frames(job, QUIET)]).view()
+    view = folded([*steps, *host_frames(job, CROWDED)]).view()
+    assert calm.goodput is not None
+    assert view.goodput == pytest.approx(calm.goodput * (1.0 if device else 0.6), rel=0.02)
+    assert ("crowded_host" in view.goodput_losses) != device
+    assert view.wall is not None
+    lost = {part.kind for part in view.wall.waterfall if part.sort == "lost"}
+    assert ("crowded_host" in lost) != device
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,8 @@ class Advisor(Intake):
         seen = seen_alone or self._seen(steps)
         diagnosis = seen.diagnosis
         said = self._concluded(seen, with_now=steps is None)
-        accounted = goodput(None if seen.why_blind else diagnosis, said.judged)
+        judgeable = None if seen.why_blind else diagnosis
+        accounted = goodput(judgeable, said.judged, on_device=self.on_device)
         last_steps = self._last_steps(steps)
         rows = self._rows(seen, said, last_steps, with_now=seen_alone is None)
         probe = probe_work(diagnosis, seen.table, self.roster.ranks.values(), seen.devices)

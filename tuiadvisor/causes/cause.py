@@ -91,6 +91,7 @@ class Cause:
     layer_of: Callable[[str], str | None] | None = None  # phase -> layer of what would cure it
     loss: Callable[[Diagnosis], Loss | None] = no_loss
     counts_once_found: bool = False  # its loss is one of goodput only where a rule has found it
+    lost_share: str = ""  # in its findings' evidence: share of all that a step does which is lost to it
     limits_by_finding: bool = False  # what it takes is known from its findings, one by one
     blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step

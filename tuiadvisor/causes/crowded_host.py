@@ -53,7 +53,9 @@ def gain(diagnosis: Diagnosis, facts: Facts) -> Gain | None:
     return of_share(float(steps.mean()), share, max(share - CROWDED_WAIT, 0.0))
 
 
-CPU_LIMIT: Final = Cause(rules=("cpu_limit",), gain=gain, at_best=True, needs_device=False)
+CPU_LIMIT: Final = Cause(
+    rules=("cpu_limit",), gain=gain, lost_share="cpu_limit_share", at_best=True, needs_device=False
+)
 CROWDED_HOST: Final = Cause(
     rules=("crowded_host",),
     metrics="""
@@ -72,5 +74,6 @@ job crowd_most_words text ranks that lack one much more than the others, by the 
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed
 """,
     measure_job=measure_job,
+    lost_share="core_wait_share",
     needs_device=False,
 )

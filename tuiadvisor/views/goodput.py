@@ -29,6 +29,8 @@ NAMES: Final = {
     "eval": "evaluation, rollout",
     "checkpoint_in_step": "checkpoints within steps",
     "h2d": "copies to the device",
+    "crowded_host": "ready to run without a core",
+    "cpu_limit": "held back by a CPU limit",
 }
 
 

@@ -31,6 +31,8 @@ USUAL: Final = {
     "eval": ("application", "L-AMORT"),
     "periodic_pause": ("application", "L-AMORT"),
     "pause": ("cpu-os", "L-BALANCE"),
+    "crowded_host": ("cpu-os", "L-BALANCE"),
+    "cpu_limit": ("cpu-os", "L-BALANCE"),
     "restart": ("scheduler", "L-AMORT"),
     "gap": ("scheduler", "L-AMORT"),
     "done_again": ("scheduler", "L-AMORT"),

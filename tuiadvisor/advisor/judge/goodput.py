@@ -52,9 +52,10 @@ class Accounted:
 NOTHING: Final = Accounted(None, {})
 
 
-def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
+def goodput(diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: bool = False) -> Accounted:
     """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
 
+    on_device: what a thread waits for a core may be hidden behind its device, and is no loss that is known.
     Only steps of the present level count: what steps before a change lost is not known from those after it.
     """
     if diagnosis is None or not diagnosis.enough or _is_most_unknown(diagnosis, judged):
@@ -80,6 +81,8 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
     for kind, loss_s in _stage_losses(diagnosis, judged).items():
         of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
     of_steps |= _own_losses(judged, scale, 1 - sum(losses.values()) - sum(of_steps.values()))
+    if not on_device:
+        of_steps |= _lost_shares(judged, 1 - sum(losses.values()) - sum(of_steps.values()))
     losses |= of_steps
     total = sum(losses.values())
     if total > 1:  # overlapping estimates may not claim more than there was
@@ -145,6 +148,23 @@ def _own_losses(judged: list[Judged], scale: float, left: float) -> dict[str, fl
     for entry in judged:
         loss_s = entry.finding.loss_s_per_step if entry.rule.own_loss else None
         share = min((loss_s or 0.0) * scale, left)
+        if share > 0:
+            found[entry.rule.id] = share
+            left -= share
+    return found
+
+
+def _lost_shares(judged: list[Judged], left: float) -> dict[str, float]:
+    """What makes all that a step does longer, as waiting for a core: the same share of what no other kind has claimed.
+
+    At least that: within what the others have claimed a thread mostly sleeps, and is not ready to run.
+    """
+    found: dict[str, float] = {}
+    for entry in judged:
+        cause = cause_of(entry.rule.id)
+        if cause is None or not cause.lost_share or entry.finding.severity == "info":
+            continue
+        share = (entry.finding.evidence.get(cause.lost_share) or 0.0) * left
         if share > 0:
             found[entry.rule.id] = share
             left -= share
