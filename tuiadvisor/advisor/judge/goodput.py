@@ -164,7 +164,8 @@ def _lost_shares(judged: list[Judged], left: float) -> dict[str, float]:
         cause = cause_of(entry.rule.id)
         if cause is None or not cause.lost_share or entry.finding.severity == "info":
             continue
-        share = (entry.finding.evidence.get(cause.lost_share) or 0.0) * left
+        seen = entry.finding.evidence.get(cause.lost_share)
+        share = seen * left if isinstance(seen, float) else 0.0
         if share > 0:
             found[entry.rule.id] = share
             left -= share
