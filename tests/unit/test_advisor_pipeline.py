@@ -283,12 +283,12 @@ def test_on_devices_a_heavy_stage_is_named_by_what_the_devices_take(schedule: st
     assert why_no_chart(pipeline).startswith("no chart: each device timed its chunks by a clock")
 
 
-def test_on_devices_equal_stages_are_told_equal_and_nothing_is_decided() -> None:
-    """Whether ranks wait for each other within a chunk is not seen: no keep, but the bubble is that of a CPU's run."""
+def test_on_devices_equal_stages_are_told_equal_and_kept() -> None:
+    """The bubble is that of a CPU's run."""
     job = replace(ENOUGH, recorded=tuple(range(4, 28)))
     view = folded(on_devices(job, range(2, 40))).view()
     assert [] == above_info(view)
-    assert view.verdict.decision is None
+    assert "keep" == view.verdict.decision
     assert pipeline_of(view).bubble == pytest.approx(3 / 35, abs=0.03)
 
 

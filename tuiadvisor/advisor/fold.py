@@ -422,7 +422,9 @@ class Advisor(Intake):
         if seen.clock == "device":
             silent = self.roster.silent_agents()
             num_not_compared += sum(fact.source in silent for fact in self.roster.ranks.values())
-        return verdict(judged, diagnosis, diagnosis.job_seconds, num_not_compared, seen.clock)
+        return verdict(
+            judged, diagnosis, diagnosis.job_seconds, num_not_compared, seen.clock, stages=seen.pipelines
+        )
 
     def _diagnose(
         self,

@@ -122,6 +122,7 @@ class Pipelines:
     own_clocks: bool = (
         False  # chunks were timed by each device's own clock: where they lie to each other is unknown
     )
+    doubt: str = ""  # what forbids to keep it as it is where devices timed it, and what would tell; empty: nothing does
 
     @property
     def shown(self) -> PipelineLimits | None:

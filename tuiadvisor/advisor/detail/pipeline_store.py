@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.detail.collectives import MEETING
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import PIPELINE_KINDS, UNKNOWN, EventKind
-from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, timed_by_devices
+from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, chunks_of, timed_by_devices
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ MAX_CHUNK_NS: Final = 3600 * 10**9
 _KINDS: Final = np.array([int(kind) for kind in PIPELINE_KINDS])
 _OF_CHUNKS: Final = np.array([PHASES.index("forward"), PHASES.index("backward")])
 _KEPT: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq")
+_OF_SPANS: Final = (*_KEPT[:-1], "detail")  # how far the device was behind its thread
+_MEETINGS: Final = np.array([int(kind) for kind in MEETING])
+MAX_MEETINGS: Final = 1 << 12  # rows: whether ranks meet within chunks shows in any few steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +56,25 @@ class PipelineStore:
         self.num_rows = 0  # ever taken: changes when there is something new
         self.num_bad_rows = 0
         self._held = EventBlocks(_KEPT, MAX_ROWS)
-        self._timed = EventBlocks(_KEPT, MAX_ROWS)  # forward and backward on the devices of ranks with stages
+        self._meetings = EventBlocks(_KEPT, MAX_MEETINGS)  # collectives of ranks with stages
+        self._timed = EventBlocks(
+            _OF_SPANS, MAX_ROWS
+        )  # forward and backward on the devices of ranks with stages
         self.stages: dict[int, tuple[int, ...]] = {}  # of each rank, those whose chunks were seen there
 
     def add(self, columns: Mapping[str, Ints], host: str) -> None:
         """Take the pipeline's rows of one frame."""
+        self._add_chunks(columns, host)
         if self.stages:
             is_timed = (columns["kind"] == int(EventKind.DEVICE_PHASE)) & np.isin(
                 columns["group"], _OF_CHUNKS
             )
             is_timed &= np.isin(columns["rank"], list(self.stages))
             self._timed.add(columns, is_timed & _plausible(columns), host)
+            meets = np.isin(columns["kind"], _MEETINGS) & np.isin(columns["rank"], list(self.stages))
+            self._meetings.add(columns, meets & _plausible(columns), host)
+
+    def _add_chunks(self, columns: Mapping[str, Ints], host: str) -> None:
         is_ours = np.isin(columns["kind"], _KINDS)
         if not is_ours.any():
             return
@@ -108,8 +120,24 @@ class PipelineStore:
             return None
         steps = np.intersect1d(chunks[0].step, timed[0].step)[-READ_STEPS:]
         launched, spans = (events.rows(np.isin(events.step, steps)) for events, _ in (chunks, timed))
+        spans = replace(spans, behind_ns=spans.micro_batch)
         events = timed_by_devices(launched, spans)
         return events if events.step.size else None
+
+    def meet_within_chunks(self, store: StepStore) -> bool:
+        """Whether a rank was seen to launch a collective within a chunk: what it waits for there lies in that chunk."""
+        chunks, meetings = (_of_job(blocks, store, None) for blocks in (self._held, self._meetings))
+        if chunks is None or meetings is None:
+            return False
+        held, met = chunks[0].rows(chunks_of(chunks[0])), meetings[0]
+        for rank in np.unique(met.rank).tolist():
+            mine = held.rows(held.rank == rank)
+            mine = mine.rows(np.argsort(mine.begin_ns, kind="stable"))
+            at_ns = met.begin_ns[met.rank == rank]
+            before = np.searchsorted(mine.begin_ns, at_ns, side="right") - 1
+            if mine.step.size and ((before >= 0) & (at_ns < mine.end_ns[before])).any():
+                return True
+        return False
 
     def _shifts(self, hosts: Ints, clock_shift: Callable[[str, str], int | None]) -> tuple[Ints, bool]:
         """What to add to each host's clock to read the first one's, and whether that is known of all."""

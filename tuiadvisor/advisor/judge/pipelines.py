@@ -14,10 +14,22 @@ from tuiadvisor.causes.facts import Pipelines
 from tuiadvisor.events import EventKind
 from tuiadvisor.metrics.diagnosis import MIN_CLEAR_LOSS, is_clear
 from tuiadvisor.metrics.pipeline.pipeline_balance import chunks_of
-from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits, RankWork, pipeline_limits
+from tuiadvisor.metrics.pipeline.pipeline_limits import (
+    MIN_STEPS,
+    PipelineLimits,
+    RankWork,
+    pipeline_limits,
+)
+from tuiadvisor.metrics.pipeline.stage_account import (
+    ALIKE,
+    MAX_REST,
+    StageAccount,
+    stage_account,
+)
 from tuiadvisor.metrics.steps.arrays import column_median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
+from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +42,14 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import OffCore
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
 
-MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
+MAX_PIPELINES: Final = 64  # looked at, those with the slowest ranks
 MAX_CHUNKS: Final = 4096  # of the step that is drawn
 LAUNCHED: Final = (
     "chunks were timed by the host's clock, which says when they were launched, "
     "not what the devices took for them"
 )
+CAPTURE: Final = "a capture of kernels tells (tuiadvisor capture RANK --steps 3)"
+MEET_WITHIN: Final = frozenset({"tp", "cp", "ep", "sp"})  # kinds of parallelism whose ranks meet in forward
 LETTERS: Final = {
     int(EventKind.STAGE_FORWARD): "F",
     int(EventKind.STAGE_BACKWARD): "B",
@@ -83,7 +97,7 @@ def find_pipelines(
         return _nothing("several pipelines, and the ranks do not say which of them they are in", roster)
     work = _rank_work(diagnosis)
     found, unseen = [], ""
-    for ranks in groups[:MAX_PIPELINES]:
+    for ranks in _slowest(groups, held.events):
         events = held.events.rows(np.isin(held.events.rank, ranks))
         if lacks := _lacks_ranks(events, roster, on_device=on_device):
             unseen = unseen or lacks
@@ -102,7 +116,80 @@ def find_pipelines(
         schedule=_schedule(roster),
         why_not="",
         own_clocks=on_device,
+        doubt=(unseen or _doubt(found, chunks.meet_within_chunks(store), roster, diagnosis))
+        if on_device
+        else "",
     )
+
+
+def _slowest(groups: list[list[int]], events: PipelineEvents) -> list[list[int]]:
+    """At most MAX_PIPELINES: those in which a rank takes longest for its chunks, each at its place."""
+    if len(groups) <= MAX_PIPELINES:
+        return groups
+    chunks = events.rows(chunks_of(events))
+    ranks, row = np.unique(chunks.rank, return_inverse=True)
+    work_R = np.bincount(row, chunks.end_ns - chunks.begin_ns)
+    steps = np.unique(np.stack((row, chunks.step)), axis=1)[0]
+    mean_of = dict(zip(ranks.tolist(), (work_R / np.bincount(steps)).tolist(), strict=True))
+    longest = [max(mean_of.get(rank, 0.0) for rank in group) for group in groups]
+    chosen = sorted(range(len(groups)), key=lambda place: -longest[place])[:MAX_PIPELINES]
+    return [groups[place] for place in sorted(chosen)]
+
+
+def _doubt(
+    found: list[tuple[PipelineLimits, PipelineEvents]],
+    meet_within_chunks: bool,
+    roster: Roster,
+    diagnosis: Diagnosis | None,
+) -> str:
+    """Why what the devices tell does not show that nothing is slow, and what would; empty where it does."""
+    meshes = {name for fact in roster.ranks.values() for name, size in fact.parallel.items() if size > 1}
+    if meet_within_chunks or meshes & MEET_WITHIN:
+        return (
+            "ranks meet within the chunks of a pipeline's stages, where a device's clock does not tell waiting from "
+            f"compute; {CAPTURE}"
+        )
+    fewest = min(len(limits.times.steps) for limits, _ in found)
+    if fewest < MIN_STEPS:
+        return (
+            f"of {fewest} step{'s' * (fewest != 1)} it is known what the devices took for each chunk of the pipeline, "
+            f"which takes {MIN_STEPS}"
+        )
+    account = None
+    if diagnosis is not None:
+        seconds_RK = diagnosis.steady.phase_s_PRK[PHASE_INDEX["optimizer"]]
+        ranks = diagnosis.steady.ranks
+        known = {rank: row[np.isfinite(row)] for rank, row in zip(ranks, seconds_RK, strict=True)}
+        account = stage_account(found, known)
+    if account is None:
+        return f"the order of the pipeline's chunks could not be simulated; {CAPTURE}"
+    return doubt_of(account)
+
+
+def doubt_of(account: StageAccount) -> str:
+    """What in a step on devices is too much to be kept unexplained, the surest first; empty where nothing is."""
+    if account.is_launch_bound:
+        return (
+            f"the device of rank {account.unhidden_rank} may have waited for launches for up to "
+            f"{_percent(account.unhidden_share)} of what it took for its chunks; {CAPTURE}"
+        )
+    if account.uneven_share > ALIKE:
+        return (
+            f"stage {account.stage} on rank {account.rank} takes up to {_percent(account.uneven_share)} longer than "
+            "the lightest one, too little to be called slow and too much to call the stages alike; the layers that "
+            "each holds, or the clocks and temperatures of the devices, tell which it is"
+        )
+    if account.rest_s > MAX_REST * account.step_s:
+        return (
+            f"of a step's {seconds(account.step_s)} {seconds(account.rest_s)} are neither the stages' work nor the "
+            f"schedule's filling and draining: {seconds(max(account.between_s, 0.0))} pass between chunks (sends, "
+            f"launches), {seconds(max(account.around_s, 0.0))} around them; {CAPTURE}"
+        )
+    return ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def is_stage_clear(pipelines: Pipelines | None, off_core: Callable[[tuple[int, ...]], list[OffCore]]) -> bool:

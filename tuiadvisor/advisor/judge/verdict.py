@@ -25,6 +25,7 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.views.restart import Restart
@@ -63,8 +64,13 @@ def verdict(
     job_seconds: Shares,
     num_not_compared: int = 0,
     clock: Clock = "host",
+    *,
+    stages: Pipelines | None = None,
 ) -> Verdict:
-    """What to do about this run. num_not_compared: ranks whose arrival nobody saw. clock: that the times are from."""
+    """What to do about this run.
+
+    num_not_compared: ranks whose arrival nobody saw. clock: that the times are from. stages: of ranks that hold some.
+    """
     above = [entry for entry in judged if entry.finding.severity != "info"]
     num_missing = diagnosis.num_missing_steps
     if not above and diagnosis.named is not None:  # that all is well so few do not tell
@@ -75,12 +81,17 @@ def verdict(
         return not_yet(num_missing, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s)
     if not above and diagnosis.open_late:
         return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
-    if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
-        return replace(_undecided(why), is_final=is_untold)
+    on_devices = stages if clock == "device" else None
+    if not above and clock == "device":
+        told = _not_told(diagnosis, num_not_compared)
+        why = told if on_devices is None else _not_told_of_stages(on_devices, num_not_compared)
+        if why:
+            return replace(_undecided(why), is_final=is_untold)
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
         return replace(_undecided(why), is_final=True)
     if not above:
-        return _keep(judged, diagnosis, job_seconds, num_not_compared)
+        kept = _keep(judged, diagnosis, job_seconds, 0 if on_devices is not None else num_not_compared)
+        return kept if on_devices is None else _of_stages(kept, judged, diagnosis, on_devices)
     chosen = above[0]
     beside = _beside(chosen, above)
     gain = _together(chosen, beside)
@@ -106,6 +117,12 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
         f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core for that "
         f"long is known after {SETTLED_S:.0f} seconds of such steps at the latest"
     )
+
+
+def _not_told_of_stages(stages: Pipelines, num_not_compared: int) -> str:
+    """The same of the stages of pipelines, which wait for each other within the step."""
+    unseen = f"{_ranks(num_not_compared)} not compared and may be late" if num_not_compared else ""
+    return stages.why_not or stages.doubt or unseen
 
 
 def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
@@ -237,6 +254,18 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         because=unblamed.finding.message if unblamed else healthy.finding.message if healthy else sentence,
         verify=healthy.rule.verify if healthy else "",
     )
+
+
+def _of_stages(kept: Verdict, judged: list[Judged], diagnosis: Diagnosis, stages: Pipelines) -> Verdict:
+    """Of pipelines on devices all of whose step is their stages' work and their schedule's own bubble."""
+    limits = stages.shown
+    idle = f", {100 * limits.bubble:.0f} % of it idle" if limits is not None else ""
+    mean_s = float(diagnosis.steady_barrier.cycle_K.mean())
+    sentence = (
+        f"Keep: the pipeline's stages take equally long and wait for little but the schedule's own bubble; the mean "
+        f"step takes {seconds(mean_s)}{idle}.{_largest(judged)}"
+    )
+    return replace(kept, sentence=sentence)
 
 
 def _largest(judged: list[Judged]) -> str:

@@ -34,6 +34,9 @@ class PipelineEvents:
     end_ns: Ints
     stage: Ints  # UNKNOWN for waits
     micro_batch: Ints
+    # Where devices timed them: how far each was at least behind its thread at the end, and what launching it took.
+    behind_ns: Ints | None = None
+    launch_ns: Ints | None = None
 
     def rows(self, chosen: Bools | Ints) -> PipelineEvents:
         """Some of them."""
@@ -45,6 +48,8 @@ class PipelineEvents:
             end_ns=self.end_ns[chosen],
             stage=self.stage[chosen],
             micro_batch=self.micro_batch[chosen],
+            behind_ns=None if self.behind_ns is None else self.behind_ns[chosen],
+            launch_ns=None if self.launch_ns is None else self.launch_ns[chosen],
         )
 
 
@@ -139,7 +144,39 @@ def timed_by_devices(launched: PipelineEvents, timed: PipelineEvents) -> Pipelin
     span_keys = timed_keys[np.isin(timed_keys, keys)]
     chunks = chunks.rows(np.lexsort((chunks.begin_ns, keys)))
     spans = spans.rows(np.lexsort((spans.begin_ns, span_keys)))
-    return replace(chunks, begin_ns=spans.begin_ns, end_ns=spans.end_ns)
+    return replace(
+        chunks,
+        begin_ns=spans.begin_ns,
+        end_ns=spans.end_ns,
+        behind_ns=spans.behind_ns,
+        launch_ns=chunks.end_ns - chunks.begin_ns,
+    )
+
+
+def unhidden_R(events: PipelineEvents, ranks: tuple[int, ...]) -> Floats:
+    """Of each rank the share of its chunks' time at most for which its device may have waited for launches in them.
+
+    0 where the threads' clocks timed them. A device that ends a chunk so far behind its thread has had all of it queued
+    for as long: within that time it waited for nothing.
+    """
+    if events.behind_ns is None:
+        return np.zeros(len(ranks))
+    is_chunk = chunks_of(events)
+    work_ns = (events.end_ns - events.begin_ns)[is_chunk]
+    open_ns = np.maximum(work_ns - np.maximum(events.behind_ns[is_chunk], 0), 0)
+    row = np.searchsorted(ranks, events.rank[is_chunk])
+    work_R = np.bincount(row, work_ns, len(ranks))
+    return np.asarray(np.bincount(row, open_ns, len(ranks)) / np.maximum(work_R, 1.0))
+
+
+def launch_s_R(events: PipelineEvents, ranks: tuple[int, ...]) -> Floats:
+    """Mean seconds in which each rank's thread launched a chunk; 0 where the threads' clocks timed them."""
+    if events.launch_ns is None:
+        return np.zeros(len(ranks))
+    is_chunk = chunks_of(events)
+    row = np.searchsorted(ranks, events.rank[is_chunk])
+    total_R = np.bincount(row, events.launch_ns[is_chunk] * NS, len(ranks))
+    return np.asarray(total_R / np.maximum(np.bincount(row, minlength=len(ranks)), 1))
 
 
 def _keys(events: PipelineEvents, is_backward: Bools, first_step: int) -> Ints:

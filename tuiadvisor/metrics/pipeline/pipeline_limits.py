@@ -21,7 +21,9 @@ from tuiadvisor.metrics.pipeline.pipeline_balance import (
     PipelineEvents,
     PipelineTimes,
     chunks_of,
+    launch_s_R,
     pipeline_times,
+    unhidden_R,
     whole_steps,
 )
 from tuiadvisor.metrics.pipeline.pipeline_simulation import Replay, replay_of
@@ -36,6 +38,7 @@ HEAVY_MOST_STEPS: Final = 0.75  # of the steps, in each of which half of that ex
 MAX_STEPS: Final = 64  # simulated and averaged over
 MIN_STEPS: Final = 8  # steady steps before a stage is called heavy; each has all micro-batches of all stages
 SMALL_BUBBLE: Final = 0.1  # what the micro-batch count asked for aims at
+MAX_UNHIDDEN: Final = 0.05  # of a rank's work, that its device may have waited for launches within chunks
 MIN_ONSET_SHIFT: Final = 0.05  # of the typical stage
 
 
@@ -73,6 +76,9 @@ class PipelineLimits:
     since_step: int | None
     onset_seen: bool
     span_s: float  # first chunk to last, median
+    step_s: float  # mean
+    span_mean_s: float
+    equal_span_s: float | None  # first chunk to last of the mean step if its stages were equal and sends free
     bubble: float  # idle share of ranks x span, median
     ideal_bubble: float | None  # by formula, else of the observed order with equal stages
     ideal_is_formula: bool
@@ -113,6 +119,7 @@ def pipeline_limits(
     hit_share, since, seen = 0.0, None, False
     if len(window.steps) >= MIN_STEPS:
         heavy, hit_share = _heavy(times, window.work_SK, excess_S)
+        heavy = _not_of_launches(heavy, times, excess_S, events)
     if heavy and work is not None:
         since, seen = _onset(times, heavy, work)
     parts = _Parts(_replay(events, times), window, heavy)
@@ -128,6 +135,9 @@ def pipeline_limits(
         since_step=since,
         onset_seen=seen,
         span_s=float(np.median(window.span_K)),
+        step_s=float(window.step_K.mean()),
+        span_mean_s=float(window.span_K.mean()),
+        equal_span_s=parts.equal_span_s,
         bubble=window.bubble,
         ideal_bubble=times.ideal_bubble if times.ideal_bubble is not None else parts.order_bubble,
         ideal_is_formula=times.ideal_bubble is not None,
@@ -219,6 +229,29 @@ def _heavy(times: PipelineTimes, work_SK: Floats, excess_S: Floats) -> tuple[tup
     return tuple(times.stages[row] for row in rows.tolist()), float(hits_S[rows[0]]) if rows.size else 0.0
 
 
+def _not_of_launches(
+    heavy: tuple[int, ...], times: PipelineTimes, excess_S: Floats, events: PipelineEvents
+) -> tuple[int, ...]:
+    """Those of the heavy stages whose excess is not just that devices wait for launches which take equally long.
+
+    A stage that gets its input late has more of a chunk launched by then, and takes less: the first and the last are
+    not heavier for that. A thread that launches longer than the typical one is the stage's own.
+    """
+    waited_R, launch_R = unhidden_R(events, times.ranks), launch_s_R(events, times.ranks)
+    kept = []
+    for stage in heavy:
+        row = times.stages.index(stage)
+        rank = times.ranks.index(times.rank_S[row])
+        is_work = (1 + excess_S[row]) * (1 - waited_R[rank]) > 1 + HEAVY_EXCESS
+        if (
+            waited_R[rank] <= MAX_UNHIDDEN
+            or is_work
+            or launch_R[rank] > (1 + HEAVY_EXCESS) * typical(launch_R)
+        ):
+            kept.append(stage)
+    return tuple(kept)
+
+
 def _typical_K(work_SK: Floats) -> Floats:
     """The typical stage's time in each step."""
     return np.asarray(np.sort(work_SK, axis=0)[(work_SK.shape[0] - 1) // 2])
@@ -274,6 +307,7 @@ class _Parts:
 
     def __init__(self, recorded: Replay | None, window: _Window, heavy: tuple[int, ...]) -> None:
         self.order_bubble: float | None = None
+        self.equal_span_s: float | None = None
         self.fill_share: float | None = None
         self.imbalance_share: float | None = None
         self.delay_share: float | None = None
@@ -291,6 +325,7 @@ class _Parts:
         """The idle time of the mean step, first what the order itself costs, then the stages, then the rest."""
         filled_s, busy_s = _equal(replay)
         self.order_bubble = 1 - busy_s / filled_s if filled_s > 0 else 0.0
+        self.equal_span_s = filled_s
         idle_s = max(float(window.span_K.mean()) - busy_s, 0.0)
         fill_s = min(max(filled_s - busy_s, 0.0), idle_s)
         simulated_s = float(replay.span_s(replay.seconds_NK).mean())
