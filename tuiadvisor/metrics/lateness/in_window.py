@@ -56,7 +56,9 @@ def find_lateness(
     lacking_R, stopped_R = _kept_waiting(found, witnesses.off_core) or (np.zeros(rows.size),) * 2
     lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
     surely_R = np.maximum(lacking_R, stopped_R)
-    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R)
+    late, loss_K = find_stragglers(
+        found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R, least_repeats=found.repeats
+    )
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K, found.span_K

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.series.recent_noise import repetition
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.steps.step_table import cells
 from tuiadvisor.metrics.window.phase_levels import common_changes
@@ -36,6 +37,9 @@ class Window:
     span_K: Floats  # seconds that each of them stands for, as `Barrier.span_K`
     wandering: Wandering | None
     regime: Regime
+    repeats: (
+        float  # `repetition` of the work before lateness that wanders was taken out; 1 where there is none
+    )
 
     @property
     def present(self) -> Ints:
@@ -51,8 +55,9 @@ def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bo
         columns = columns[np.isfinite(cells(barrier.work_RK, rows, columns)).all(axis=0)]
     work, cycle = cells(barrier.work_RK, rows, columns), barrier.cycle_K[columns]
     # What goes from rank to rank has no level of its own; who is late besides it is found without it.
-    wandering = find_wandering(work, cycle)
+    wandering, repeats = find_wandering(work, cycle), 1.0
     if wandering is not None:
+        repeats = repetition(deviations(work))
         work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
     beyond, regime = deviations(work), WHOLE
     if columns.size:
@@ -62,7 +67,7 @@ def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bo
     if wandering is not None and wandering.since > regime.start:
         regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
     span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
-    return Window(rows, columns, work, beyond, cycle, span, wandering, regime)
+    return Window(rows, columns, work, beyond, cycle, span, wandering, regime, repeats)
 
 
 def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
