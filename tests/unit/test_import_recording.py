@@ -11,9 +11,16 @@ from shared_data import SHARED, needs_data
 from test_import_kineto import event, job
 from test_import_ops import row, written
 
+from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import main
+from tuiadvisor.cli.import_recording import write_imported
+from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun
 from tuiadvisor.report.document import document
+from tuiadvisor.stream.frames import split
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
+from tuiadvisor.stream.recordingindex import RecordingIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +110,56 @@ def test_overlap_is_what_the_import_finds(tmp_path: Path, capsys: pytest.Capture
     mean_s = sum(row["comm_total_s"] for row in told["per_rank"]) / 4 / 40
     assert mean_s == pytest.approx(view.overlap.comm_total_s, rel=0.02)
     assert 0.0 == view.overlap.overlap == told["per_rank"][0]["overlap"]
+
+
+def at_step(path: Path, step: int) -> RunView:
+    """What a replay that was sent to this step shows."""
+    with RecordingIndex(path) as index:
+        end = index.offset_of_step(step)
+    advisor = Advisor()
+    advisor.feed_many(split(path.read_bytes()[FILE_HEADER_BYTES:end]))
+    return advisor.view_at(step)
+
+
+@pytest.mark.parametrize("hosts", [(), ("a", "a", "b", "b")], ids=["one host", "two hosts"])
+def test_a_replay_at_a_step_shows_what_was_seen_of_all_ranks_until_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: tuple[str, ...]
+) -> None:
+    """At the last step as at the end: phases by the devices, overlap, who is late; no host stands before another."""
+    folder = marked(tmp_path / "traces", 2)
+    for rank, host in enumerate(hosts):
+        path = next(path for path in folder.glob("*.gz") if f"{rank}" in path.name)
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        path.write_bytes(gzip.compress(json.dumps({**content, "host_name": host}).encode()))
+    _, whole = imported(folder, capsys)
+    assert (len(set(hosts)) or 1) == len({rank.host for rank in whole.ranks})
+    shown = at_step(tmp_path / "traces.tuirec", 139)
+    for view in (whole, shown):
+        assert ([2], [0, 1, 2, 3]) == (
+            [one.rank for one in view.stragglers],
+            [rank.rank for rank in view.ranks],
+        )
+    assert (whole.overlap, whole.step, whole.ranks) == (shown.overlap, shown.step, shown.ranks)
+    earlier = at_step(tmp_path / "traces.tuirec", 130)
+    assert {130} == {rank.last_step for rank in earlier.ranks}
+    assert earlier.overlap.comm_total_s == pytest.approx(whole.overlap.comm_total_s, rel=0.05)
+
+
+def test_steps_of_several_hosts_are_written_side_by_side(tmp_path: Path) -> None:
+    """However many frames they fill: the log of a host is not behind all of another's."""
+    ranks = tuple(
+        ImportedRank(rank, tuple(map(_step, range(900))), (), None, host=f"node{rank}") for rank in range(3)
+    )
+    path = tmp_path / "log.tuirec"
+    write_imported(str(path), ImportedRun("steplog", "log", "a log", ranks, 3, None, "", ""))
+    assert [500, 500, 500] == [rank.last_step for rank in at_step(path, 500).ranks]
+
+
+def _step(number: int) -> tuple[int, ...]:
+    """Of a second."""
+    begin_ns = 10**9 * number
+    known = {"step": number, "begin_ns": begin_ns, "end_ns": begin_ns + 10**9, "group_seq": number + 1}
+    return tuple(known.get(name, UNKNOWN) for name in STEP_COLUMNS)
 
 
 def test_what_a_trace_does_not_show_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

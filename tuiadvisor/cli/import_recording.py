@@ -5,6 +5,7 @@ In: ImportedRun.  Out: a file. Its RUN frame says what it was made of; hosts tha
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import __version__
@@ -14,7 +15,7 @@ from tuiadvisor.importers.imported import PART
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tuiadvisor.importers.imported import ImportedRank, ImportedRun, Row
 
@@ -44,31 +45,53 @@ def imported_frames(run: ImportedRun) -> Iterator[bytes]:
         apart = "" if rank.shift_ns is not None else f" of rank {rank.rank}"
         host = rank.host or f"{UNNAMED_HOST}{apart}"
         by_host.setdefault(host, []).append(rank)
-    counts = dict.fromkeys(by_host, 0)
-
-    def frame(host: str, kind: FrameKind, time_ns: int, payload: dict[str, object]) -> bytes:
-        counts[host] += 1
-        return encode(kind, f"{host}/0/0", counts[host] - 1, time_ns, payload)
-
+    writer = _Writer(by_host)
     for host, ranks in by_host.items():
         entries = [_entry(run, rank) for rank in ranks]
-        yield frame(host, FrameKind.HELLO, BASE_NS, {"host": host, "ranks": entries})
-    last = BASE_NS
+        yield writer.frame(host, FrameKind.HELLO, {"host": host, "ranks": entries})
+    shifts = {host: _shifts(ranks, start) for host, ranks in by_host.items()}
+    held = {host: _Held(ranks, shifts[host]) for host, ranks in by_host.items()}
+    for numbers in _stretches(run.ranks):
+        yield from writer.stretch(numbers, held)
     for host, ranks in by_host.items():
-        shifts = {rank.rank: BASE_NS - start + (rank.shift_ns or 0) for rank in ranks}
-        if all(rank.shift_ns is None for rank in ranks):  # its own clock begins where it likes
-            shifts = {rank.rank: BASE_NS - rank.steps[0][BEGIN_AT] for rank in ranks}
-        for steps, events in _chunks(ranks, shifts):
-            last = max(last, *(row[1 + END_AT] for row in steps))
-            yield frame(host, FrameKind.STEPS, last, pack_columns(steps, ("rank", *STEP_COLUMNS)))
-            for at in range(0, len(events), ROWS):
-                packed = pack_columns(events[at : at + ROWS], ("rank", "kind", *EVENT_COLUMNS))
-                yield frame(host, FrameKind.EVENTS, last, packed)
-        for rows in _slices(ranks, shifts):
-            packed = pack_columns(rows, ("rank", "kind", *EVENT_COLUMNS))
-            yield frame(host, FrameKind.EVENTS, last, packed)
+        for sliced in _slices(ranks, shifts[host]):
+            yield writer.events(host, sliced)
     for host in () if run.kind == PART else by_host:
-        yield frame(host, FrameKind.BYE, last, {"reason": "end of the imported trace"})
+        yield writer.frame(host, FrameKind.BYE, {"reason": "end of the imported trace"})
+
+
+class _Writer:
+    """Frames of each host, at the time of the last step that was written. Mutable."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._counts = dict.fromkeys(hosts, 0)
+        self._last_ns = BASE_NS
+
+    def frame(self, host: str, kind: FrameKind, payload: dict[str, object]) -> bytes:
+        """The host's next one."""
+        self._counts[host] += 1
+        return encode(kind, f"{host}/0/0", self._counts[host] - 1, self._last_ns, payload)
+
+    def events(self, host: str, rows: list[Row]) -> bytes:
+        """One of what happened."""
+        return self.frame(host, FrameKind.EVENTS, pack_columns(rows, ("rank", "kind", *EVENT_COLUMNS)))
+
+    def stretch(self, numbers: frozenset[int], held: dict[str, _Held]) -> Iterator[bytes]:
+        """Some steps of all hosts.
+
+        A replay that goes to a step stands behind the frames of steps that hold it: what happened in them is there by
+        then, and the steps of every host lie in a row.
+        """
+        steps = {host: rows.steps(numbers) for host, rows in held.items()}
+        ends = (row[1 + END_AT] for rows in steps.values() for row in rows)
+        self._last_ns = max(self._last_ns, *ends)
+        for host, rows in held.items():
+            events = rows.events(numbers)
+            for at in range(0, len(events), ROWS):
+                yield self.events(host, events[at : at + ROWS])
+        for host, of_host in steps.items():
+            if of_host:
+                yield self.frame(host, FrameKind.STEPS, pack_columns(of_host, ("rank", *STEP_COLUMNS)))
 
 
 def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
@@ -102,6 +125,7 @@ def _entry(run: ImportedRun, rank: ImportedRank) -> dict[str, object]:
         "parallel": run.parallel or None,
         "pipeline": rank.pipeline or None,
         "schedule": run.schedule,
+        "compute_device": rank.compute_device or None,
         **rank.software,
     }
     return {
@@ -112,25 +136,50 @@ def _entry(run: ImportedRun, rank: ImportedRank) -> dict[str, object]:
     }
 
 
-def _chunks(ranks: list[ImportedRank], shifts: dict[int, int]) -> Iterator[tuple[list[Row], list[Row]]]:
-    """Rows of all ranks by step, a bounded number of steps at a time."""
-    rows = sorted(
-        ((row[0], rank.rank, row) for rank in ranks for row in rank.steps), key=lambda entry: entry[:2]
-    )
-    events: dict[int, list[Row]] = {}
-    for rank in ranks:
-        for event in rank.events:
-            moved = _moved(event, EVENT_CLOCKS, shifts[rank.rank])
-            events.setdefault(event[STEP_AT], []).append((rank.rank, *moved))
-    at = 0
-    while at < len(rows):
-        stop = min(at + max(ROWS // 4, 1), len(rows))
-        while stop < len(rows) and rows[stop][0] == rows[stop - 1][0]:  # a step's rows stay together
-            stop += 1
-        chunk = [(rank, *_moved(row, STEP_CLOCKS, shifts[rank])) for _, rank, row in rows[at:stop]]
-        own = [event for step in sorted({row[0] for row in rows[at:stop]}) for event in events.pop(step, ())]
-        yield chunk, own
-        at = stop
+def _shifts(ranks: list[ImportedRank], start_ns: int) -> dict[int, int]:
+    """What is added to the times of each rank of a host."""
+    if all(rank.shift_ns is None for rank in ranks):  # its own clock begins where it likes
+        return {rank.rank: BASE_NS - rank.steps[0][BEGIN_AT] for rank in ranks}
+    return {rank.rank: BASE_NS - start_ns + (rank.shift_ns or 0) for rank in ranks}
+
+
+def _stretches(ranks: Iterable[ImportedRank]) -> Iterator[frozenset[int]]:
+    """All steps in order, so many at a time that their rows of all ranks are bounded."""
+    counts = Counter(row[0] for rank in ranks for row in rank.steps)
+    steps: list[int] = []
+    num_rows = 0
+    for step in sorted(counts):
+        steps.append(step)
+        num_rows += counts[step]
+        if num_rows >= ROWS // 4:
+            yield frozenset(steps)
+            steps, num_rows = [], 0
+    if steps:
+        yield frozenset(steps)
+
+
+class _Held:
+    """Rows of the ranks of one host by step. Mutable: a step is given out once, on the clock of all."""
+
+    def __init__(self, ranks: list[ImportedRank], shifts: dict[int, int]) -> None:
+        self._shifts = shifts
+        self._steps: dict[int, list[tuple[int, Row]]] = {}
+        self._events: dict[int, list[tuple[int, Row]]] = {}
+        for rank in ranks:
+            for row in rank.steps:
+                self._steps.setdefault(row[0], []).append((rank.rank, row))
+            for event in rank.events:
+                self._events.setdefault(event[STEP_AT], []).append((rank.rank, event))
+
+    def steps(self, steps: Iterable[int]) -> list[Row]:
+        """Rows of these steps, by step and rank."""
+        held = [each for step in sorted(steps) for each in sorted(self._steps.pop(step, ()))]
+        return [(rank, *_moved(row, STEP_CLOCKS, self._shifts[rank])) for rank, row in held]
+
+    def events(self, steps: Iterable[int]) -> list[Row]:
+        """What happened in these."""
+        held = [each for step in sorted(steps) for each in self._events.pop(step, ())]
+        return [(rank, *_moved(event, EVENT_CLOCKS, self._shifts[rank])) for rank, event in held]
 
 
 def _slices(ranks: list[ImportedRank], shifts: dict[int, int]) -> Iterator[list[Row]]:

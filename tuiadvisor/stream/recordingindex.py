@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.stream.index import Stretch
 
 MAX_AGENTS_IN_TURN: Final = 32
+MAX_IN_A_ROW: Final = 1024  # frames of steps without another between: an imported trace of so many hosts
 MAX_OPENED: Final = 8
 
 
@@ -44,7 +45,7 @@ class RecordingIndex:
     def __init__(self, path: Path | str) -> None:
         """Open the recording. TuiadvisorError in one line if it is none."""
         self._reader = RecordingReader(path)
-        self._last_steps: dict[int, int] = {}
+        self._spans: dict[int, tuple[int, int]] = {}
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
         self._stretches: list[Stretch] = []
         self._is_believed = False  # what the index says of a stretch that nobody has looked at
@@ -134,7 +135,8 @@ class RecordingIndex:
     def offset_of_step(self, step: int) -> int:
         """Where the frame ends with which this training step has been seen; the end if it is not there.
 
-        Opens about log2 of the STEPS frames, trusting that steps grow along the recording.
+        Of frames of steps in a row, as several hosts tell the same ones, the last that holds it. Opens about log2 of
+        the STEPS frames, trusting that steps grow along the recording.
         """
         with_steps = [number for number, one in enumerate(self._stretches) if one.steps_at]
         found = bisect_left(
@@ -148,7 +150,30 @@ class RecordingIndex:
         frame = bisect_left(opened.steps, step, key=lambda frame: self._last_step(opened.offsets[frame]))
         if frame == len(opened.steps):  # the file is no longer what it was
             return self._stretches[with_steps[found]].end
-        return opened.ends[opened.steps[frame]]
+        return self._told_by_all(with_steps[found], frame, step)
+
+    def _told_by_all(self, stretch: int, frame: int, step: int) -> int:
+        """Where the frames of steps end that follow this one without another between, as far as they hold the step."""
+        opened = self._look(stretch)
+        end = self.end
+        for _ in range(MAX_IN_A_ROW):
+            if opened is None or frame == len(opened.steps):
+                break
+            place = opened.steps[frame]
+            end = opened.ends[place]
+            if place + 1 == len(opened.offsets) and stretch + 1 < len(self._stretches):
+                stretch, frame = stretch + 1, 0
+                opened = self._look(stretch)
+                is_next = opened is not None and opened.steps[:1] == [0]
+            else:
+                frame += 1
+                is_next = opened.steps[frame : frame + 1] == [place + 1]
+            if not is_next or opened is None:
+                break
+            first, last = self._span(opened.offsets[opened.steps[frame]])
+            if not first <= step <= last:
+                break
+        return end
 
     def last_step(self) -> int | None:
         """The highest step number within the last few STEPS frames, one turn of all agents; None without any."""
@@ -169,18 +194,22 @@ class RecordingIndex:
 
     def _last_step(self, offset: int) -> int:
         """The highest step of the STEPS frame that begins here; -1 if there is none."""
-        known = self._last_steps.get(offset)
+        return self._span(offset)[1]
+
+    def _span(self, offset: int) -> tuple[int, int]:
+        """The lowest and highest step of the STEPS frame that begins here; -1 if there is none."""
+        known = self._spans.get(offset)
         if known is None:
-            known = self._last_steps[offset] = self._read_last_step(offset)
+            known = self._spans[offset] = self._read_span(offset)
         return known
 
-    def _read_last_step(self, offset: int) -> int:
+    def _read_span(self, offset: int) -> tuple[int, int]:
         self._reader.position = offset
         try:
             steps = unpack_columns(decode(self._reader.take(1)[0].data).payload, ("step",))["step"]
         except (FrameError, IndexError):
-            return -1
-        return int(steps.max()) if len(steps) else -1
+            return -1, -1
+        return (int(steps.min()), int(steps.max())) if len(steps) else (-1, -1)
 
     # -- opening ---------------------------------------------------------------------------------------------
 
