@@ -10,6 +10,7 @@ import pytest
 from test_import_kineto import ALL_REDUCE, Event, event, trace
 from test_import_recording import imported
 
+from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import main
 from tuiadvisor.importers.kinetoreport import kineto_document
 
@@ -290,11 +291,50 @@ def test_what_a_trace_says_of_its_software_and_device_is_told(
     (differ,) = told["notes"]
     assert "58 multiprocessors on rank 0" in differ
     assert "38 multiprocessors on rank 1" in differ
-    assert differ in view.losses.notes
+    assert differ not in view.losses.notes
+    assert "unlike_shares" in {one.id for one in view.findings}
     for rank in range(2):
         changed(folder / f"trace-{rank}.json", host_name=f"node{rank}", deviceProperties=[])
     told, view = imported(folder.rename(tmp_path / "named"), capsys)
     assert (("node0", "node1"), []) == (view.run.hosts, told["notes"])
+
+
+@pytest.mark.parametrize(
+    ("devices", "rule", "words"),
+    [
+        (
+            (("NVIDIA H200", 132), ("NVIDIA H100 PCIe", 114)),
+            "unlike_devices",
+            "rank 0: NVIDIA H200; rank 1: NVIDIA H100 PCIe",
+        ),
+        (
+            (("NVIDIA H200", 58), ("NVIDIA H200", 38)),
+            "unlike_shares",
+            "rank 0: 58 multiprocessors; rank 1: 38 multi",
+        ),
+        ((("NVIDIA H200", 132), ("NVIDIA H200", 132)), "", ""),
+    ],
+    ids=["two kinds", "two shares", "alike"],
+)
+def test_unlike_devices_of_a_trace_are_a_finding_and_nothing_that_was_lost(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    devices: tuple[tuple[str, int], ...],
+    rule: str,
+    words: str,
+) -> None:
+    """Also in a copy that names nobody; of devices that are alike there is none."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW))
+    for rank, (name, number) in enumerate(devices):
+        changed(folder / f"trace-{rank}.json", deviceProperties=[{"id": 0, "name": name, "numSms": number}])
+    _, view = imported(folder, capsys)
+    copy = tmp_path / "copy.tuirec"
+    assert 0 == main(["anonymize", str(tmp_path / "traces.tuirec"), "-o", str(copy)])
+    for each in (view, whole_view(str(copy))):
+        found = [one for one in each.findings if one.id in {"unlike_devices", "unlike_shares"}]
+        assert ([rule] if rule else []) == [one.id for one in found]
+        assert all(words in one.message for one in found)
+        assert not any("differ" in note for note in each.losses.notes)
 
 
 def test_a_late_rank_that_traces_of_different_moments_cannot_confirm_is_no_reason_to_keep(

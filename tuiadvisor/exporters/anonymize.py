@@ -84,6 +84,7 @@ _MODEL_NUMBERS: Final = (
         "layers",
         "heads",
         "head",
+        "multiprocessors",
     ),
     *(
         "attention_width",
@@ -310,6 +311,8 @@ def _rank(entry: Payload, names: Names) -> Payload:
         kept["pipeline"] = {
             name: pipeline[name] for name in _PIPELINE_FIELDS if _is_number(pipeline.get(name))
         }
+    if isinstance(device := entry.get("compute_device"), dict):
+        kept["compute_device"] = _model(device)["model"]
     if isinstance(hooks, dict):
         kept["hooks"] = {
             name: scrub(text)

@@ -45,6 +45,7 @@ class ImportedRank:
     pipeline: dict[str, int] = field(default_factory=dict)
     host: str = ""  # "": the source does not say
     software: dict[str, str] = field(default_factory=dict)  # backend, cuda, nccl, as far as the source says
+    compute_device: dict[str, int | str] = field(default_factory=dict)  # device_name, multiprocessors
     slices: Ints | None = None  # of a device's timeline: as events, a row each; many, so no tuples
 
 

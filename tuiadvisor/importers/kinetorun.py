@@ -87,7 +87,6 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     beyond = sum(rows[trace.file].num_left_out for trace in chosen)
     if beyond:
         notes.append(f"{beyond} collectives beyond {MAX_CALLS} of a rank are not recorded one by one")
-    notes += document["notes"]
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0
@@ -113,6 +112,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
                 _shift(offsets.get(ranks[trace.file]), alone=alone),
                 host=trace.machine if on_named_hosts else "",
                 software=trace.software,
+                compute_device=_compute_device(trace),
             )
             for trace in chosen
         ),
@@ -125,6 +125,12 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         device=recorded_work(document, ranks),
         arithmetic=arithmetic(document),
     )
+
+
+def _compute_device(trace: RankTrace) -> dict[str, int | str]:
+    """As torch told it: of ranks with unlike ones a finding says so."""
+    told = {"device_name": trace.device_name, "multiprocessors": trace.num_multiprocessors}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _shift(offset_ns: int | None, *, alone: bool) -> int | None:

@@ -303,6 +303,8 @@ class Roster:
             agent.owned.add(facts.rank)
             facts.greet(entry)
             self.placements.tell(facts.rank, facts.model)
+            if isinstance(device := entry.get("compute_device"), dict):
+                self.placements.tell_imported(facts.rank, device)
             if facts.start_wall_ns is not None:
                 self.restarts.take(facts.rank, facts.start_wall_ns, ended)
         self._host_row(agent, payload)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, plain_uuid
 from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, Payload, integer, number, objects, text
+from tuiadvisor.efficiency.gathering import believed
 from tuiadvisor.views.devices import NO_DEVICE
 from tuiadvisor.views.placement import CPUS_UNKNOWN, NODE_UNKNOWN, PATHS, DeviceFacts, RankPlacement
 
@@ -28,6 +29,7 @@ class Placements:
         self._devices: dict[tuple[str, str], Payload] = {}  # (host, device)
         self._ranks: dict[int, Payload] = {}
         self._multiprocessors: dict[int, int] = {}
+        self._names: dict[int, str] = {}  # of imported ranks' devices
 
     def greet(self, host: str, payload: Payload) -> None:
         """One HELLO."""
@@ -45,6 +47,14 @@ class Placements:
         num = facts.get("multiprocessors")
         if type(num) is int and rank < MAX_RANKS:
             self._multiprocessors[rank] = num
+
+    def tell_imported(self, rank: int, told: Payload) -> None:
+        """What another tool's trace says of a rank's device."""
+        facts = believed(told)
+        self.tell(rank, facts)
+        name = facts.get("device_name")
+        if isinstance(name, str) and rank < MAX_RANKS:
+            self._names[rank] = name
 
     def take(self, host: str, payload: Payload) -> None:
         """One HOST sample; of devices that fell off the bus or ranks that are gone the last word stays."""
@@ -66,8 +76,12 @@ class Placements:
 
     def _of_rank(self, rank: int, host: str, name: str) -> RankPlacement:
         told, device = self._ranks.get(rank), self._devices.get((host, name)) if name else None
+        known = DeviceFacts(self._names[rank]) if rank in self._names else None
         if told is None and device is None:
-            return RankPlacement(rank, host, why=f"{CPUS_UNKNOWN}; {NO_DEVICE}")
+            why = f"{CPUS_UNKNOWN}; {NO_DEVICE if known is None else NODE_UNKNOWN}"
+            return RankPlacement(
+                rank, host, device=known, multiprocessors=self._multiprocessors.get(rank), why=why
+            )
         distances = self._distances.get(host, {})
         cpu_nodes = _integers(told.get("cpu_nodes")) if told else None
         memory_nodes = _integers(told.get("memory_nodes")) if told else None
@@ -89,7 +103,7 @@ class Placements:
             peer_paths=_paths(device),
             cpus_far=_is_far(cpu_nodes, device_node),
             memory_far=_is_far(memory_nodes, device_node),
-            device=_facts(device) if device else None,
+            device=_facts(device) if device else known,
             multiprocessors=self._multiprocessors.get(rank),
             why="; ".join(whys),
         )
