@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from unit.test_contents import recording
 from unit.test_import_kineto import job as traced_job
 from unit.test_import_recording import marked
 
+from tuiadvisor.app.advising import GuidedAdvice, session_file
+from tuiadvisor.app.bookmarks import save_bookmark
 from tuiadvisor.app.opening import OpeningDesk
+from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.reporting import report_of_shown
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import import_, main, open_
 from tuiadvisor.importers.kinetoreport import kineto_document
@@ -233,6 +238,50 @@ def test_a_trace_on_a_terminal_opens_its_screens(
     ((path, view),) = shown
     assert [2] == [one.rank for one in view.stragglers]
     assert ("traces.tuirec", False) == (path.name, path.parent.exists())
+
+
+@pytest.mark.parametrize("command", ["open", "advise"])
+@pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "in a zip"])
+def test_what_is_kept_of_a_trace_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, command: str, is_packed: bool
+) -> None:
+    """Answers, marks and the report of key R, named after the trace: not in the folder that goes with the program."""
+    folder = marked(tmp_path / "traces", 2)
+    named = str(folder)
+    if is_packed:
+        with zipfile.ZipFile(tmp_path / "traces.zip", "w") as file:
+            for path in folder.iterdir():
+                file.write(path, path.name)
+        named = str(tmp_path / "traces.zip")
+
+    def keep(path: str) -> None:
+        view = whole_view(path)
+        save_bookmark(path, 120, "here")
+        report = report_of_shown(path, view, None, None, None)
+        assert str(tmp_path / "traces-step139.html") == str(report)
+        assert str(Path(path).parent) not in report.read_text()
+        file = session_file(path)
+        assert file == tmp_path / "traces.session.json"
+        advice = GuidedAdvice(path, file, (), None)
+        advice.read(read_frames)
+        assert named in dict(advice.conduct().loop)["baseline"]
+
+    def begin(options: argparse.Namespace, _sizing: object, _stack: object) -> tuple[None, Any]:
+        keep(options.file)
+        return None, argparse.Namespace(failure=None)
+
+    def shown(options: argparse.Namespace) -> int:
+        keep(options.run)
+        return 0
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr(
+        "tuiadvisor.cli.replay.show_opened", lambda make, *_: make(OpeningDesk(make, "replay", "", ""))
+    )
+    monkeypatch.setattr("tuiadvisor.cli.replaying.begin", begin)
+    monkeypatch.setattr("tuiadvisor.cli.advise.show", shown)
+    assert 0 == main([command, *(["--tui"] if command == "advise" else []), named])
+    assert '"note": "here"' in (tmp_path / "traces.bookmarks.json").read_text()
 
 
 def test_a_link_in_a_circle_hides_nothing_beside_it(

@@ -258,6 +258,7 @@ def test_a_list_of_ranks_with_its_middle_left_out_is_still_of_all(tmp_path: Path
     lines = printed().splitlines(keepends=True)
     found = nccl(tmp_path, "".join(line for line in lines if "Rank  " not in line or "Rank  0" in line))
     assert (16, None) == (found["num_ranks"], found["num_hosts"])
+    assert "16 ranks on an unknown number of hosts" in nccl_summary(found)
     found = nccl(tmp_path, "".join(line for line in lines if "nThread" not in line and "Rank  3" not in line))
     assert (None, None) == (found["num_ranks"], found["num_hosts"])
 

@@ -7,12 +7,12 @@ document that `tuiadvisor advise --session` reads and writes.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
 from tuiadvisor.advisor.compare.comparing import measure
+from tuiadvisor.app.stand_ins import beside, name_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_saved
 from tuiadvisor.session.conduct import Session, conduct
@@ -26,6 +26,7 @@ from tuiadvisor_rules.questions import load_questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from tuiadvisor.session.conduct import Bottleneck
     from tuiadvisor.tui.contract.feed import FeedState
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def session_file(recording: str) -> Path | None:
     """Where the session on a recording is kept; None for a run that is not recorded."""
-    return Path(recording).with_suffix(".session.json") if recording else None
+    return beside(recording).with_suffix(".session.json") if recording else None
 
 
 def _checked(question: Question, text: str) -> str | float:
@@ -98,7 +99,9 @@ class GuidedAdvice:
         for path in (self.path, *self.others):
             measured = measure(path, frames(path))
             unit = measured.unit
-            self._whole.append(Recorded(path, measured.view, unit.gradient_bytes, unit.num_collectives))
+            self._whole.append(
+                Recorded(name_of(path), measured.view, unit.gradient_bytes, unit.num_collectives)
+            )
         self.runs = list(self._whole)
 
     def take(self, shown: FeedState) -> None:
@@ -153,10 +156,10 @@ class GuidedAdvice:
         if self.file is None:
             return
         content = orjson.dumps(document(session), option=orjson.OPT_INDENT_2) + b"\n"
-        beside = self.file.with_name(self.file.name + ".part")
+        part = self.file.with_name(self.file.name + ".part")
         try:
-            beside.write_bytes(content)
-            beside.replace(self.file)
+            part.write_bytes(content)
+            part.replace(self.file)
         except OSError as error:
             self.problem = error.strerror or "the file cannot be written"
         else:

@@ -6,10 +6,13 @@ In: NAME.bookmarks.json.  Out: (step, label). A damaged file is one clear line, 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.app.stand_ins import beside
 from tuiadvisor.errors import TuiadvisorError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_BYTES: Final = 1 << 20
 MAX_MARKS: Final = 1000
@@ -19,7 +22,7 @@ LARGEST_STEP: Final = 1 << 50
 
 def bookmark_file(recording: str) -> Path:
     """Where the marks of a recording are."""
-    return Path(recording).with_suffix(".bookmarks.json")
+    return beside(recording).with_suffix(".bookmarks.json")
 
 
 def bookmarks(recording: str) -> tuple[tuple[int, str], ...]:
@@ -35,12 +38,10 @@ def save_bookmark(recording: str, step: int, note: str) -> str:
     marks = [*_read(file), (step, note[:MAX_NOTE])]
     if len(marks) > MAX_MARKS:
         raise TuiadvisorError(f"{file}: holds {MAX_MARKS} bookmarks, which are enough; remove some")
-    beside = file.with_name(file.name + ".part")
+    part = file.with_name(file.name + ".part")
     try:
-        beside.write_text(
-            json.dumps([{"step": step, "note": note} for step, note in sorted(marks)], indent=1)
-        )
-        beside.replace(file)
+        part.write_text(json.dumps([{"step": step, "note": note} for step, note in sorted(marks)], indent=1))
+        part.replace(file)
     except OSError as error:
         return f"step {step:,} is marked until you leave: {file.name} cannot be written ({error.strerror})"
     return f"step {step:,} is marked, in {file.name}"

@@ -10,6 +10,7 @@ from tuiadvisor import __version__
 from tuiadvisor.app.advising import GuidedAdvice, session_file
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.sizing import Sizing
+from tuiadvisor.app.stand_ins import beside, name_of
 from tuiadvisor.errors import unwritable
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
@@ -59,13 +60,14 @@ def report_of_shown(
 
     session, comparison, sizing: what the screens hold; of another run they are left out.
     """
-    name = f"{Path(recording).stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
-    path = (Path(recording).parent if recording else Path.cwd()) / PurePath(name).name
-    if session is not None and session.run not in {recording, view.run.label}:
+    kept, named = beside(recording), name_of(recording)
+    name = f"{kept.stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
+    path = (kept.parent if recording else Path.cwd()) / PurePath(name).name
+    if session is not None and session.run not in {named, view.run.label}:
         session = None
     if comparison is not None and recording not in {comparison.before.path, comparison.after.path}:
         comparison = None
-    dossier = Dossier(recording or "live run", view, session)
+    dossier = Dossier(named or "live run", view, session)
     write_report(str(path), [dossier], comparison, _sizes_of_shown(recording, view, sizing))
     return path
 
@@ -86,9 +88,9 @@ def write_report(
     made_by = f"tuiadvisor {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
     render = html_report if path.endswith(".html") else markdown_report
     text = render(dossiers, comparison, made_by, sizes)
-    beside = Path(f"{path}.part")
+    part = Path(f"{path}.part")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
     except OSError as error:
         raise unwritable(path, error) from error

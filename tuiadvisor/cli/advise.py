@@ -10,6 +10,7 @@ from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.measured_recording import measured
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.screens import show_screens
+from tuiadvisor.app.stand_ins import beside
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.foreign import as_recordings, foreign
@@ -168,7 +169,7 @@ def show(options: argparse.Namespace) -> int:
     feed.start()
     desk = Desk(
         feed,
-        Path(options.run).parent,
+        beside(options.run).parent,
         options.run,
         others=tuple(options.others),
         intent=intent_of(options),

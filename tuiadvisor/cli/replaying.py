@@ -13,6 +13,7 @@ from tuiadvisor.app.job_reader import jobs_now
 from tuiadvisor.app.progress import to_stderr
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.stand_ins import beside
 from tuiadvisor.app.whole_recording import end_view, whole_view
 from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
@@ -48,7 +49,7 @@ def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) 
     elif options.speed is None:
         feed.command(End())  # the verdict is what one opens a recording for
     feed.start()
-    return Desk(feed, Path(options.file).parent, options.file, sizing=sizing), feed
+    return Desk(feed, beside(options.file).parent, options.file, sizing=sizing), feed
 
 
 def begin_list(folder: Path) -> Desk:

@@ -71,6 +71,7 @@ def open_beside(recording: Path, trace: Path, options: argparse.Namespace, progr
 
         def prepare(opening: OpeningDesk) -> None:
             write_beside(recording, trace, path, picture(opening))
+            importlib.import_module("tuiadvisor.app.stand_ins").stand_in(path, str(recording))
 
         replay.show(replayed.parse_args([path]), None, prepare, ("reading", one_line(str(trace))))
     return 0

@@ -109,7 +109,7 @@ def nccl_summary(document: dict[str, Any]) -> str:
     where = (
         "an unknown number of ranks"
         if ranks is None
-        else f"{ranks} ranks on {hosts} host{'s' * (hosts != 1)}"
+        else f"{ranks} ranks on {'an unknown number of' if hosts is None else hosts} host{'s' * (hosts != 1)}"
     )
     latency = document["latency_s"]
     peak = document["bus_bytes_s"]
