@@ -86,9 +86,38 @@ def test_a_recording_in_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture
     table = written(tmp_path / "table.csv", pipeline(range(3)))
     several = packed(tmp_path / f"both.{end}", [plain, table], tmp_path)
     capsys.readouterr()
-    for command in ("open", "diagnose"):
-        assert 2 == main([command, str(several)])
-        assert f"{several} holds 2 things to open: unpack it and name one" in capsys.readouterr().err
+    assert 2 == main(["diagnose", str(several)])
+    lists = f"name one; tuiadvisor open {several} lists them"
+    assert f"{several} holds 2 things to open: {lists}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_archive_of_several_things_is_a_list_and_each_opens_by_its_name_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    """As of a folder; every command takes ARCHIVE/NAME, and no folder that goes with the program is said."""
+    (tmp_path / "in").mkdir()
+    run = recording(tmp_path / "in" / "run.tuirec", Job(num_steps=60))
+    folder = marked(tmp_path / "in" / "traces", 2)
+    path = packed(tmp_path / f"night.{end}", [run, *sorted(folder.iterdir())], tmp_path / "in")
+    capsys.readouterr()
+    assert 0 == main(["open", "--json", str(path)])
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert [str(path / "run.tuirec"), str(path / "traces")] == [item["path"] for item in items]
+    assert 0 == main([str(path), "--once"])
+    assert f"tuiadvisor open {path}/traces\n" in capsys.readouterr().out
+    for item in items:
+        assert 0 == main([*item["command"], "--once"])
+        out = capsys.readouterr()
+        assert f"{item['path']}: " in out.err
+        assert tempfile.gettempdir() + "/tuiadvisor-" not in out.out + out.err
+        assert 0 == main([item["path"], "--once"])
+    assert 0 == main(["diagnose", "--json", str(path / "traces")])
+    assert 0 == main(["import", "kineto", str(path)])
+    capsys.readouterr()
+    for wrong in ("none", "../in/run.tuirec", "run.tuirec/more"):
+        assert 2 == main(["open", f"{path}/{wrong}"])
+        assert f"{path} holds no {wrong}; tuiadvisor open {path} lists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -101,8 +130,13 @@ def test_several_recordings_or_an_archive_in_one(
     several = packed(tmp_path / f"several.{end}", sorted(tmp_path.glob("*.tuirec")), tmp_path)
     nested = packed(tmp_path / f"nested.{end}", [several], tmp_path)
     capsys.readouterr()
-    for path, says in ((several, "unpack it and name one"), (nested, "nothing recognised")):
-        for command in (["open"], ["diagnose"], ["compare", str(path)]):
+    assert 0 == main(["open", str(several)])
+    assert f"tuiadvisor open {several}/a.tuirec" in capsys.readouterr().out
+    for path, says, commands in (
+        (several, "name one; tuiadvisor open", (["diagnose"], ["compare", str(several)])),
+        (nested, "nothing recognised", (["open"], ["diagnose"], ["compare", str(nested)])),
+    ):
+        for command in commands:
             assert 2 == main([*command, str(path)])
             err = capsys.readouterr().err
             assert f"{path}: " in err.splitlines()[-1]

@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Final, NoReturn
 
 from tuiadvisor import __version__, log
@@ -61,6 +62,11 @@ COMMANDS: Final = {
 SCREENS: Final = frozenset(
     {"home", "watch", "replay", "run", "runs", "fleet", "demo"}
 )  # `open` calls one of them
+
+
+def _is_path(text: str) -> bool:
+    """Whether there is such a file or folder, or a file on the way to it, as to what an archive holds."""
+    return os.path.lexists(text) or any(above.is_file() for above in Path(text).parents)
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -191,7 +197,7 @@ def _run(arguments: list[str]) -> int:
     if all(word in {"--debug", "-v", "-vv", "--quiet-alerts"} for word in arguments):
         arguments = ["home", *arguments]  # nothing was asked for: show what there is
         named = "home"
-    if named is not None and named not in COMMANDS and os.path.lexists(named):
+    if named is not None and named not in COMMANDS and _is_path(named):
         arguments = ["open", *arguments]  # a bare path
         named = "open"
     options = build_parser(named if named in COMMANDS else "").parse_args(arguments)

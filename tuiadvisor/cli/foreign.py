@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tuiadvisor.cli.recognizing import Sniffed
 
 BEGINS: Final = b"TUIREC"
-UNPACK: Final = "unpack it and name one"
 _kept: list[tempfile.TemporaryDirectory[str]] = []  # which take what is in them away as the program ends
 
 
@@ -50,10 +49,10 @@ def located(name: str) -> tuple[str, Sniffed | None]:
     path = Path(name)
     if path.is_file() and _begins_like_ours(path):
         return name, None  # most are: what tells all kinds apart is not loaded for them
+    path = within(name)
     if not (path.is_dir() or path.is_file()):
         return name, None
     recognizing = importlib.import_module("tuiadvisor.cli.recognizing")
-    path = within(name)
     if path.is_dir():
         path = _only(name, path)
     try:
@@ -66,8 +65,10 @@ def located(name: str) -> tuple[str, Sniffed | None]:
     if found.kind != recognizing.RECORDING:
         return str(found.path), found
     if path.is_dir():
-        lists = f"name one; tuiadvisor runs {shell_word(name)} lists them"
-        raise TuiadvisorError(f"{name}: a folder of recordings: {lists if path == Path(name) else UNPACK}")
+        lists = "runs" if path == Path(name) else "open"
+        raise TuiadvisorError(
+            f"{name}: a folder of recordings: name one; tuiadvisor {lists} {shell_word(name)} lists them"
+        )
     return str(path), None
 
 
@@ -81,14 +82,20 @@ def within(name: str) -> Path:
 def only_within(name: str) -> Path:
     """What opens the one thing that an archive holds, or what was named where it is none."""
     path = within(name)
-    return path if path == Path(name) else _only(name, path)
+    return path if path == Path(name) or path.is_file() else _only(name, path)
 
 
 def source_within(name: str, kind: str) -> Path:
     """What an import of this kind reads of an archive, or what was named where it is none."""
-    path = only_within(name)
-    if path == Path(name):
+    path = within(name)
+    if path == Path(name) or path.is_file():
         return path
+    held = importlib.import_module("tuiadvisor.cli.folder_list").folder_list(path)
+    of_kind = [entry.path for entry in held.entries if entry.kind == kind]
+    if len(held.entries) > 1 and len(of_kind) == 1:
+        found_at: Path = of_kind[0]
+        return found_at
+    path = _only(name, path)
     recognizing = importlib.import_module("tuiadvisor.cli.recognizing")
     try:
         found: Sniffed = recognizing.sniff(path)
@@ -102,8 +109,9 @@ def _only(name: str, folder: Path) -> Path:
     lists = importlib.import_module("tuiadvisor.cli.folder_list")
     held = lists.folder_list(folder)
     if held.is_several:
-        how = f"name one; tuiadvisor open {shell_word(name)} lists them" if folder == Path(name) else UNPACK
-        raise TuiadvisorError(f"{name} holds {len(held.entries)} things to open: {how}")
+        raise TuiadvisorError(
+            f"{name} holds {len(held.entries)} things to open: name one; tuiadvisor open {shell_word(name)} lists them"
+        )
     is_archive = folder != Path(name)
     if is_archive and held.only is not None and held.only.is_file():
         alone: Path = held.only
@@ -158,6 +166,7 @@ def _recorded(name: str, found: Sniffed, folder: Path) -> str:
     except NoStepsError as error:
         raise WithoutStepsError(name, found, str(error).removeprefix(f"{found.path}: ")) from None
     imports.write_imported(path, run)
+    importlib.import_module("tuiadvisor.app.stand_ins").stand_in(path, name)
     return path
 
 

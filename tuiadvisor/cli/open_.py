@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.folder_list import FolderList, folder_list, further_down, list_document, list_lines
-from tuiadvisor.cli.foreign import only_within
+from tuiadvisor.cli.foreign import only_within, within
 from tuiadvisor.cli.recognizing import RECORDING, SIZES, WORDS, NotRecognisedError, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
@@ -44,15 +44,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Recognise it, say so, and hand it to the command that reads it."""
     path = Path(options.path)
-    if not path.exists():
+    unpacked = within(options.path)
+    if not unpacked.exists():
         raise TuiadvisorError(f"{path}: no such file or folder")
     if options.trace is not None:
         return _beside(path, Path(options.trace), options)
-    path = only_within(options.path)
-    if path.is_dir():
-        held = folder_list(path)
-        if held.is_several:
+    if unpacked.is_dir():
+        held = folder_list(unpacked)
+        if held.is_several or (unpacked != path and len(held.entries) > 1):
             return _listed(path, held, options)
+    path = only_within(options.path)
+    if path == unpacked and path.is_dir():
         path = further_down(path, held)
     try:
         found = sniff(path)
@@ -91,7 +93,10 @@ def _beside(recording: Path, trace: Path, options: argparse.Namespace) -> int:
 
 
 def _listed(path: Path, held: FolderList, options: argparse.Namespace) -> int:
-    """What a folder of several things holds."""
+    """What a folder or an archive of several things holds; in an archive each is ARCHIVE/NAME."""
+    archive = importlib.import_module("tuiadvisor.importers.archive")
+    named = [replace(one, path=Path(archive.by_their_names(str(one.path)))) for one in held.entries]
+    held = replace(held, entries=tuple(named))
     if options.json:
         print_document(list_document(path, held))
     else:
@@ -119,6 +124,7 @@ def shown(found: Sniffed, named: str, options: argparse.Namespace | None = None)
             picture = importlib.import_module("tuiadvisor.cli.first_picture").FirstPicture(opening)
             _, run = imports.read_run(kind, found.path, picture)
             imports.write_imported(words.file, run)
+            importlib.import_module("tuiadvisor.app.stand_ins").stand_in(words.file, named)
 
         try:
             replay.show(words, None, prepare, ("reading", one_line(named)))

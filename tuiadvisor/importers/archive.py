@@ -45,12 +45,42 @@ _names: dict[str, str] = {}  # what an archive is unpacked into -> as the user n
 
 
 def inside(path: Path) -> Path:
-    """The folder of what an archive holds, or the path where it is none. TuiadvisorError: why it is not opened."""
-    if not path.is_file():
-        return path
-    kind = _kind(path)
+    """The folder of what an archive holds, or of ARCHIVE/NAME what is called so in it; the path where it is none.
+
+    TuiadvisorError: why it is not opened.
+    """
+    outer = _archive_above(path)
+    if outer is not None:
+        return _member(outer, path.relative_to(outer))
+    root = _unpacked(path)
+    return path if root is None else _down(root)
+
+
+def holds(path: Path) -> bool:
+    """Whether this is ARCHIVE/NAME, of whatever is in it."""
+    return _archive_above(path) is not None
+
+
+def _archive_above(path: Path) -> Path | None:
+    """The file that is named on the way to what is none itself."""
+    if path.exists():
+        return None
+    return next((above for above in path.parents if above.is_file() and _kind(above)), None)
+
+
+def _member(archive: Path, name: Path) -> Path:
+    root = _unpacked(archive)
+    found = None if root is None or ".." in name.parts else root / name
+    if found is None or not found.exists():
+        raise TuiadvisorError(f"{archive} holds no {name}; tuiadvisor open {archive} lists what it holds")
+    return found
+
+
+def _unpacked(path: Path) -> Path | None:
+    """The folder that an archive was unpacked into; None: it is none."""
+    kind = _kind(path) if path.is_file() else None
     if kind is None:
-        return path
+        return None
     held = path.stat()
     key = (held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns)
     if key not in _kept:
@@ -63,7 +93,7 @@ def inside(path: Path) -> Path:
             raise
         _kept[key] = folder
         _names[str(_within(folder, path))] = str(path)
-    return _down(_within(_kept[key], path))
+    return _within(_kept[key], path)
 
 
 def by_their_names(text: str) -> str:
