@@ -240,6 +240,46 @@ def test_a_trace_on_a_terminal_opens_its_screens(
     assert ("traces.tuirec", False) == (path.name, path.parent.exists())
 
 
+def test_the_document_of_a_trace_has_the_verdict_of_diagnose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With open --json, and with import --json where that is asked for; its figures are the import's."""
+    folder = str(marked(tmp_path / "traces", 2))
+
+    def document(*words: str) -> dict[str, Any]:
+        assert 0 == main([*words, folder])
+        told: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return told
+
+    whole, plain = document("diagnose", "--json"), document("import", "kineto", "--json")
+    assert "tune" == whole["verdict"]["decision"]
+    assert not {"verdict", "findings"} & set(plain)
+    for told in (document("open", "--json"), document("import", "kineto", "--json", "--verdict")):
+        assert plain.items() <= told.items()
+        assert {name: whole[name] for name in ("verdict", "findings", "clock")}.items() <= told.items()
+    assert 2 == main(["import", "kineto", "--verdict", folder])
+    assert "--verdict is a part of --json" in capsys.readouterr().err
+
+
+def test_the_document_of_what_has_no_steps_says_why_it_has_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Traces without marks, a memory timeline; a hang is one without steps."""
+    timeline = tmp_path / "memory.json"
+    timeline.write_text(json.dumps([[1, 2], [[0] * 9, [0, 1, *[0] * 7]]]))
+    for path, why in (
+        (unmarked(tmp_path / "traces"), "no trace has ProfilerStep marks"),
+        (timeline, "a memory timeline holds no steps"),
+    ):
+        assert 0 == main(["open", "--json", str(path)])
+        told = json.loads(capsys.readouterr().out)
+        assert told["verdict"] is told["findings"] is None
+        assert [True] == [one["why"].startswith(why) for one in told["unknown"] if one["metric"] == "verdict"]
+    assert 0 == main(["open", "--json", str(NCCL_TRACE)])
+    told = json.loads(capsys.readouterr().out)
+    assert ("hang", told["hang"]["because"]) == (told["verdict"]["decision"], told["verdict"]["sentence"])
+
+
 @pytest.mark.parametrize("command", ["open", "advise"])
 @pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "in a zip"])
 def test_what_is_kept_of_a_trace_lies_beside_it(

@@ -15,8 +15,10 @@ from shared_data import SHARED, needs_data
 from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
+from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.importers.kineto import read_kineto, read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.importers.kinetorun import kineto_run
 from tuiadvisor.metrics.traces.collective_arrival import arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import gpu_time, stream_idle
@@ -407,6 +409,8 @@ def test_a_file_into_which_ranks_were_merged_is_no_rank(tmp_path: Path, by: str)
         item["why"] for item in document["unknown"] if item["metric"] == "rank"
     ]
     assert "8 or more processes in one file" in kineto_summary(document)
+    with pytest.raises(NoStepsError, match="holds the events of 8 or more processes"):
+        kineto_run(tmp_path)
     trace(tmp_path / "rank0.json", ranks[3], 0, 8)
     (row,) = kineto_document(tmp_path / "rank0.json")["per_rank"]
     assert (0, 1) == (row["rank"], row["processes"])

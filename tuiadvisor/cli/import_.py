@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.importers.imported import ImportedRun, Progress, Reading
+    from tuiadvisor.views.run_view import RunView
 
 TOLD_EVERY_S: Final = 2.0
 HEAD_BYTES: Final = 4096
@@ -186,12 +187,16 @@ def run(options: argparse.Namespace) -> int:
     kind = KINDS[options.kind]
     if getattr(options, "beside", None) is not None:
         return _put_beside(options, kind)
+    if getattr(options, "verdict", False) and not options.json:
+        raise TuiadvisorError("--verdict is a part of --json; without --json its sentence is said anyway")
     if options.output is not None:
         if not kind.run:
             raise TuiadvisorError(f"{options.path}: {kind.why_no_steps}, so no recording: leave out -o")
         return write(options, kind)
     if kind.run and not options.json:
         return _say(kind, options)
+    if getattr(options, "verdict", False):
+        return _print_judged(kind, options)
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling
     document = getattr(module, kind.document)
@@ -213,6 +218,41 @@ def _say(kind: Kind, options: argparse.Namespace) -> int:
         return say_document(kind, path, None)
     print_import(options, document, summary_of(kind), verdict_of(run))
     return 0
+
+
+def _print_judged(kind: Kind, options: argparse.Namespace) -> int:
+    """The document, with what diagnose says of its steps; null where there are none, and why."""
+    path = Path(options.path)
+    try:
+        document, run = read_run(kind, path) if kind.run else (document_of(kind, path), None)
+        why = kind.why_no_steps
+    except NoStepsError as error:
+        document, run = error.document or document_of(kind, path), None
+        why = str(error).removeprefix(f"{path}: ")
+    except NotOneRunError as error:
+        document, run, why = document_of(kind, path), None, str(error).removeprefix(f"{path}: ")
+    print_import(options, {**document, **judged(document, run, why)}, summary_of(kind))
+    return 0
+
+
+def judged(document: dict[str, Any], run: ImportedRun | None, why: str) -> dict[str, Any]:
+    """verdict, findings and clock, as in diagnose's document. why: there is no run to judge."""
+    if run is not None:
+        whole = importlib.import_module("tuiadvisor.report.document").document(view_of(run))
+        return {name: whole[name] for name in ("verdict", "findings", "clock")}
+    hang = document.get("hang")
+    if hang and hang["collectives"]:
+        decided = {"decision": "hang", "sentence": hang["because"], "because": hang["because"]}
+        return {"verdict": decided, "findings": None, "clock": None}
+    unknown = [*document.get("unknown", []), {"metric": "verdict", "why": why}]
+    return {"verdict": None, "findings": None, "clock": None, "unknown": unknown}
+
+
+def document_of(kind: Kind, path: Path) -> dict[str, Any]:
+    """What the import says, without a run of it."""
+    module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
+    document: dict[str, Any] = getattr(module, kind.document)(path)
+    return document
 
 
 def _refuse_ours(paths: list[str]) -> None:
@@ -239,6 +279,8 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
     importlib.import_module("tuiadvisor.exporters.rewrite").refuse_existing(options.output)
     document, run = read_run(kind, Path(options.path))
     write_imported(options.output, run)
+    if options.verdict:
+        document = {**document, **judged(document, run, "")}
     print_import(options, document, summary_of(kind), "" if options.json else verdict_of(run))
     num_steps = len({row[0] for rank in run.ranks for row in rank.steps})
     ranks = f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}"
@@ -250,11 +292,17 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
 
 def verdict_of(run: ImportedRun) -> str:
     """The first sentences of diagnose on a recording of the run."""
+    sentence: str = view_of(run).decided.sentence
+    return sentence
+
+
+def view_of(run: ImportedRun) -> RunView:
+    """What a recording of the run shows at its end."""
     frames = importlib.import_module("tuiadvisor.cli.import_recording").imported_frames(run)
     advisor = importlib.import_module("tuiadvisor.advisor.fold").Advisor()
     advisor.feed_many(frames)
-    sentence: str = advisor.view().decided.sentence
-    return sentence
+    view: RunView = advisor.view()
+    return view
 
 
 def write_imported(path: str, run: ImportedRun) -> None:
@@ -277,10 +325,8 @@ def _put_beside(options: argparse.Namespace, kind: Kind) -> int:
 
 def say_document(kind: Kind, path: Path, document: dict[str, Any] | None) -> int:
     """Print what the import says of a source without steps: what was read already, or read again."""
-    if document is None:
-        module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
-        document = getattr(module, kind.document)(path)
-    print_import(argparse.Namespace(json=False), document, summary_of(kind))
+    found = document_of(kind, path) if document is None else document
+    print_import(argparse.Namespace(json=False), found, summary_of(kind))
     return 0
 
 

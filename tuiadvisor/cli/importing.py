@@ -23,6 +23,11 @@ def add_import(
     parser = subparsers.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("path", metavar=metavar)
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument(
+        "--verdict",
+        action="store_true",
+        help="with --json: also verdict and findings on its steps, as diagnose --json has them",
+    )
     add_output(parser)
     return parser
 

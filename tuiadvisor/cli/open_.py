@@ -143,12 +143,19 @@ def command(found: Sniffed, options: argparse.Namespace, *, is_folder: bool) -> 
     if found.kind == SIZES:
         return ["scale", *(["--json"] if options.json else []), "--table", path]
     if found.kind != RECORDING:
-        return ["import", found.kind, *(["--json"] if options.json else []), path]
+        return ["import", found.kind, *(_as_json(found.kind) if options.json else []), path]
     if is_folder:
         if options.json:
             raise TuiadvisorError(f"{path} is a folder of recordings: --json takes one of them")
         return ["runs", *once, path]
     return ["diagnose", "--json", path] if options.json else ["replay", *once, path]
+
+
+def _as_json(kind: str) -> list[str]:
+    """The import's document, with the verdict where it may have steps, or none for a reason."""
+    imports = importlib.import_module("tuiadvisor.cli.import_")
+    has_verdict = kind in imports.KINDS and imports.KINDS[kind].what
+    return ["--json", *(["--verdict"] if has_verdict else [])]
 
 
 def _taken_for(found: Sniffed, path: Path) -> str:

@@ -63,7 +63,9 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     traces, document = looked.folder.traces, looked.document
     with_steps = [trace for trace in traces if trace.file in rows and rows[trace.file].steps]
     if not with_steps:
-        raise NoStepsError(f"{path}: {NO_STEPS}", document)
+        merged = [trace for trace in traces if trace.num_processes > 1]
+        why = f"{merged[0].file} {merged[0].why_no_rank}" if merged else NO_STEPS
+        raise NoStepsError(f"{path}: {why}", document)
     if looked.of_jobs:
         raise NotOneRunError(f"{path}: {looked.of_jobs}")
     notes = []
