@@ -7,7 +7,7 @@ Out: the document with its slow steps, and ImportedRun. A job's log is of no ran
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read
 from tuiadvisor.metrics.series.plausible import PLAUSIBLE_NS, StepLengths, apart, in_order, together
 from tuiadvisor.metrics.traces.op_table import named
 from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, slow_steps
-from tuiadvisor.phases import PHASES
+from tuiadvisor.phases import PHASES, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,7 @@ class _Log:
     seconds: dict[int, float]  # of each step: the longest of its ranks'
     notes: tuple[str, ...]
     mlperf: MllogRun | None = None
+    spans: dict[str, tuple[float, ...]] = field(default_factory=dict)  # phase -> share of each rank's steps
 
 
 def steplog_document(path: Path) -> dict[str, Any]:
@@ -72,18 +73,19 @@ def steplog_run(path: Path, progress: Progress | None = None) -> tuple[dict[str,
     if not log.seconds:
         raise NoStepsError(f"{path}: {NO_LENGTHS}", document)
     return document, ImportedRun(
-        kind="steplog",
+        kind="spans" if log.spans else "steplog",
         source=path.name or str(path),
         words=log.words,
         ranks=tuple(ImportedRank(rank, rows, (), None, host=host) for rank, host, rows in log.ranks),
         world_size=None,
         late_ranks=None,
         because="a step log does not tell who arrives last",
-        says=_lengths(document["step"]),
+        says="; ".join(filter(None, (_lengths(document["step"]), _span_words(document["host_spans"])))),
         notes=log.notes,
     )
 
 
+LABELS: Final = {phase.name: phase.label for phase in TABLE}
 NO_LENGTHS: Final = (
     "no step's length in it: MLPerf's log tells one by tracked_stats with train_step_time, or by global_batch_size "
     "and samples_count, step_num or train_samples"
@@ -237,14 +239,24 @@ def _titan(path: Path, found: list[LoggedRank]) -> _Log:
     shown = tuple(sorted({LOGGED_PHASES[name] for name in seen if name in LOGGED_PHASES}))
     seconds: dict[int, float] = {}
     ranks = []
+    shares: dict[str, list[float]] = {}
     for number, rank in sorted(kept.items()):
         steps = _in_order(rank.steps)
         for step in steps:
             took = (step.end_ns - step.begin_ns) / NS
             seconds[step.number] = max(seconds.get(step.number, 0.0), took)
         ranks.append((number, rank.host or "", tuple(_row(step, shown) for step in steps)))
+        for name in shown:
+            shares.setdefault(name, []).append(_share(name, steps))
     notes = (LAUNCHED, *_left_out(kept, len(found)), *([BOTH] if _is_one_span(seen) else []))
-    return _Log("torchtitan's structured logs", tuple(ranks), seconds, notes)
+    spans = {name: tuple(of_ranks) for name, of_ranks in shares.items()}
+    return _Log("torchtitan's structured logs", tuple(ranks), seconds, notes, spans=spans)
+
+
+def _share(phase: str, steps: list[LoggedStep]) -> float:
+    """Of the time of all these steps."""
+    whole_ns = sum(step.end_ns - step.begin_ns for step in steps)
+    return sum(step.phases.get(phase, 0) for step in steps) / max(whole_ns, 1)
 
 
 def _is_one_span(seen: set[str]) -> bool:
@@ -299,6 +311,9 @@ def _document(path: Path, log: _Log) -> dict[str, Any]:
             "lost_s": found and found.lost_s,
             "slow": [{"step": numbers[at], "seconds": took} for at, took in found.slow] if found else [],
         },
+        "host_spans": {
+            name: {"min": min(of_ranks), "max": max(of_ranks)} for name, of_ranks in sorted(log.spans.items())
+        },
         "mlperf": None if log.mlperf is None else _mlperf_document(log.mlperf),
         "unknown": []
         if found
@@ -336,6 +351,15 @@ def _lengths(step: dict[str, Any]) -> str:
     )
 
 
+def _span_words(spans: dict[str, dict[str, float]]) -> str:
+    """What the host was in, most first, of ranks that differ from the least to the most; empty without spans."""
+    said = []
+    for name, share in sorted(spans.items(), key=lambda item: -item[1]["max"]):
+        low, high = f"{share['min']:.0%}", f"{share['max']:.0%}"
+        said.append(f"{LABELS[name]} {high if low == high else f'{low} to {high}'}".replace("%", " %"))
+    return f"of the host's time in its steps {', '.join(said)}" if said else ""
+
+
 def steplog_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     window, step = document["window"], document["step"]
@@ -347,6 +371,8 @@ def steplog_summary(document: dict[str, Any]) -> str:
     lines = [f"{document['source']['path']}: {document['source']['words']}, {steps}"]
     if lengths := _lengths(step):
         lines.append(lengths)
+    if spans := _span_words(document["host_spans"]):
+        lines.append(spans)
     if document["mlperf"] is not None:
         lines.append(_mlperf_words(document["mlperf"]))
     slow = [f"{one['step']} ({one['seconds']:.4g} s)" for one in step["slow"]]

@@ -23,6 +23,7 @@ MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?
 NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
 WHY_BLIND: Final = {
     "steplog": "a log of steps tells how long they were, not what they waited for",
+    "spans": "the log's spans are the host's, and what the devices did meanwhile is not in it",
     "part": "only a part of the traces was read so far",
 }
 
