@@ -415,6 +415,15 @@ def test_a_table_with_a_clock_and_samples_tells_both(
     assert not any("wall_ms" in note for note in view.losses.notes)
 
 
+def test_a_time_beyond_any_number_is_none_and_not_its_first_digit(tmp_path: Path) -> None:
+    """A power of three digits; the line before it keeps its second."""
+    path = tmp_path / "train.log"
+    first, second = (MEGATRON.format(0, step, 256 * step, 1234.5) for step in (1, 2))
+    path.write_text(f"{first}\n{second.replace('1234.5', '1e309')}\n")
+    told = steplog_document(path)
+    assert (1, 1) == (told["window"]["steps"], told["window"]["last_step"])
+
+
 def test_a_time_with_a_power_is_that_time(tmp_path: Path) -> None:
     """3.215e-02 s, as Python prints short floats, was 3.215 s."""
     path = tmp_path / "nemo.log"

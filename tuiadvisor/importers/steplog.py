@@ -249,8 +249,8 @@ def _titan(path: Path, found: list[LoggedRank]) -> _Log:
         for name in shown:
             shares.setdefault(name, []).append(_share(name, steps))
     notes = (LAUNCHED, *_left_out(kept, len(found)), *([BOTH] if _is_one_span(seen) else []))
-    spans = {name: tuple(of_ranks) for name, of_ranks in shares.items()}
-    return _Log("torchtitan's structured logs", tuple(ranks), seconds, notes, spans=spans)
+    of_host = {name: tuple(of_ranks) for name, of_ranks in shares.items()}
+    return _Log("torchtitan's structured logs", tuple(ranks), seconds, notes, spans=of_host)
 
 
 def _share(phase: str, steps: list[LoggedStep]) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_LINE: Final = 1 << 16
 MAX_LINES: Final = 1_000_000
 ITERATION: Final = re.compile(r"\biteration\s+(\d{1,12})\s*/\s*(?:\d{1,12}|infinity)\s*\|")
-NUMBER: Final = r"(\d{1,12}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,2})?)(?!\d)"
+NUMBER: Final = r"(\d{1,12}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,2})?)(?!\d|[.eE+-]*\d)"
 MEGATRON_TIME: Final = re.compile(rf"\belapsed time per iteration \(ms\):\s*{NUMBER}")
 NEMO_STEP: Final = re.compile(r"\bglobal_step[:=]\s*(\d{1,12})")
 NEMO_TIME: Final = re.compile(rf"\btrain_step_timing in s[:=]\s*{NUMBER}")
