@@ -286,7 +286,8 @@ def test_open_shows_both_as_text_and_as_json(tmp_path: Path, capsys: pytest.Capt
     assert 0 == main(["open", str(run), str(folder), "--json"])
     assert [0, 1] == json.loads(capsys.readouterr().out)["traced"]["ranks"]
     assert 0 == main([str(run), str(folder), "--once"])
-    assert "steps 30 to 33" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"{run}: with the trace of ranks 0, 1 in steps 30 to 33" in err
     assert names == sorted(path.name for path in tmp_path.iterdir())
 
 

@@ -59,7 +59,7 @@ def open_beside(recording: Path, trace: Path, options: argparse.Namespace, progr
         path = str(Path(folder, name))
         if options.json or options.once or not shows_screens():
             _, added = write_beside(recording, trace, path, progress)
-            print(sentence(added, path).partition(";")[0], file=sys.stderr)
+            print(sentence(added, str(recording)).partition(";")[0], file=sys.stderr)
             commands = importlib.import_module("tuiadvisor.cli.commands")
             words = ["diagnose", "--json", path] if options.json else ["replay", "--once", path]
             code: int = commands.run(words)
