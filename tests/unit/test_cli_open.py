@@ -532,5 +532,5 @@ def test_traces_deeper_in_folders_of_a_rank_each(tmp_path: Path, capsys: pytest.
         shutil.copy(path, below / "trace.json.gz")
     code, out, err = said(capsys, "open", str(deep), "--json")
     assert 0 == code
-    assert f"as: tuiadvisor import kineto --json {deep}" in err
+    assert f"as: tuiadvisor import kineto --json --verdict {deep}" in err
     assert kineto_document(flat)["stragglers"] == json.loads(out)["stragglers"]
