@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 
 from snapshot import desks
 
+from tuiadvisor.cli import intent
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.saved import saved_words
 
@@ -25,7 +27,16 @@ def test_what_is_not_stated_is_named_and_not_assumed() -> None:
     assert words.startswith(
         "Saves 11.2 to 12.3 seconds over every 1,000 steps (44.6 to 49.2 device-seconds). "
     )
-    assert words.endswith("tuiadvisor intent remaining_steps=… price_per_device_hour=…")
+    assert words.endswith("tuiadvisor intent --set remaining_steps=… price_per_device_hour=…")
+
+
+def test_the_command_that_states_it_is_one() -> None:
+    """It lacked --set and was refused."""
+    command = saved_words(desks.comparison(), Intent()).partition("tuiadvisor intent ")[2].replace("…", "2")
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    intent.add_options(parser)
+    stated = parser.parse_args(command.split())
+    assert ["remaining_steps=2", "price_per_device_hour=2"] == stated.settings
 
 
 def test_a_change_that_is_none_saves_nothing() -> None:

@@ -42,7 +42,11 @@ def saved_words(comparison: Comparison, intent: Intent) -> str:
             )
     verb, more = ("Saves", "") if comparison.verdict == "improved" else ("Costs", " more")
     beside = f" ({', '.join(parts)})" if parts else ""
-    ask = f" To say more: tuiadvisor intent {' '.join(f'{name}=…' for name in missing)}" if missing else ""
+    ask = (
+        f" To say more: tuiadvisor intent --set {' '.join(f'{name}=…' for name in missing)}"
+        if missing
+        else ""
+    )
     return f"{verb} {_time(least_h, most_h)}{more} over {of}{beside}.{ask}"
 
 
