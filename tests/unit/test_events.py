@@ -340,6 +340,30 @@ def test_what_rang_is_in_the_list_at_its_step() -> None:
     assert told[:20] in text
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 45)])
+def test_a_sentence_that_is_cut_in_the_list_stands_whole_below_it(width: int, height: int) -> None:
+    """Of the newest event, then of the one that is selected; at 80 columns half of an alert was nowhere to be read."""
+    last = "so this is the end of it"
+    long = f"train.py: the others wait 14.8 ms a step for rank 2: 16.1 ms late in all of the steps, in backward, {last}"
+    told = (Event("onset", 10, (2,), f"{long}, too"), Event("change", 20, (), f"{long} {long}, really"))
+    keyboard = Keyboard(replace(views.live(views.straggler()), events=told))
+    keyboard.press("E")
+
+    def shown() -> str:
+        return " ".join(" ".join(row.text.split()) for row in keyboard.place.rows(width, height))
+
+    assert f"{last}, really" in shown()
+    keyboard.press("down", "down")
+    assert f"{last}, too" in shown()
+    assert "onset · step 10" in shown()
+
+
+def test_where_no_row_is_cut_nothing_stands_below_the_list() -> None:
+    """The rows are the list's then."""
+    keyboard = Keyboard(views.live(views.straggler(), events=(Event("checkpoint", 10, (), "4.1 s"),)))
+    assert "selected" not in keyboard.press("E")
+
+
 def test_an_unknown_time_is_said_and_hostile_words_stay_words() -> None:
     """Never 00:00:00; nothing of a recording reaches the terminal as an escape sequence."""
     bad = Event("onset", None, (), "a\x1b[2Jb\nc")

@@ -230,3 +230,19 @@ def test_without_a_terminal_the_list_is_text(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "running here" in done.stdout
     assert "0 recordings in ." in done.stdout
+
+
+@pytest.mark.parametrize("key", ["0", "8"])
+def test_the_selected_sentence_is_whole_on_a_tall_screen_and_never_cut_without_a_sign(key: str) -> None:
+    """A third row of it was dropped silently, beside twenty that were empty."""
+    said = " ".join(f"word{number}" for number in range(60))
+    listed = replace(LISTED, jobs=(), runs=tuple(replace(each, sentence=said) for each in LISTED.runs[:1]))
+    board = keyboard(listed)
+    board.press(key)
+
+    def shown(width: int, height: int) -> str:
+        return " ".join(" ".join(row.text.split()) for row in board.place.rows(width, height))
+
+    assert said in shown(160, 45)
+    assert f"{said[:100]}" in shown(80, 24)
+    assert "…" in shown(80, 24).partition("selected")[2]

@@ -230,6 +230,15 @@ def wrap(text: str, width: int) -> list[str]:
     return [row.replace("\u00a0", " ") for row in rows]
 
 
+def wrap_within(text: str, width: int, num_rows: int) -> list[str]:
+    """Return at most so many rows; where that is too few the last one ends in a sign, never silently."""
+    rows = wrap(text, width)
+    if len(rows) <= num_rows:
+        return rows
+    rest = " ".join(rows[num_rows - 1 :])
+    return [*rows[: num_rows - 1], fit(rest, width).rstrip()] if num_rows > 0 else []
+
+
 def _head(word: str, width: int) -> str:
     """Return what of a word that is too long stands in the first row: a command or a name stays readable."""
     most = set_cell_size(word, width).rstrip()

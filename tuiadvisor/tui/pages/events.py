@@ -11,7 +11,20 @@ from time import localtime, strftime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Cell, Line, clean, crop, fit, indent, line, row, rule, wrap
+from tuiadvisor.text.line import (
+    BLANK,
+    Cell,
+    Line,
+    clean,
+    crop,
+    fit,
+    indent,
+    line,
+    row,
+    rule,
+    wrap,
+    wrap_within,
+)
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.pages.waiting import waiting
@@ -37,6 +50,8 @@ WHEN_WIDTH: Final = 12
 STEP_WIDTH: Final = 12
 RANKS_WIDTH: Final = 12
 KIND_WIDTH: Final = 12
+LOWEST_WITH_WHOLE: Final = 12  # rows of the page
+WHOLE_ROWS: Final = 4  # at most for the sentence of one event, below the list
 FILTER_HINT: Final = "onset, checkpoint, rank 2, a step, any word; enter keeps it, esc clears it"
 
 
@@ -97,13 +112,27 @@ class EventsPage(Page):
         chosen = [(when, event) for when, event in known if passes(event, self.filter)]
         self._shown = {_name(event): event for _, event in chosen}
         rows = [_row(when, event, room) for when, event in chosen]
+        below = self._whole(chosen, room) if height >= LOWEST_WITH_WHOLE else []
         rows = rows or [BLANK, *(line((text, "dim")) for text in wrap(self._why_empty(len(known)), room))]
         found = text_of.count(len(known), "event")
         if self.filter:
             found = f"filter “{self.filter}”: {len(chosen):,} of {found}"
         head = [rule("events", room, found), crop(_head(room), room)]
-        body = self.arranged([indent(each, MARGIN) for each in rows], width, height - len(head))
-        return [*(indent(each, MARGIN) for each in head), *body]
+        left = height - len(head) - len(below)
+        body = self.arranged([indent(each, MARGIN) for each in rows], width, left)
+        body += [BLANK] * (left - len(body) if below else 0)
+        return [*(indent(each, MARGIN) for each in head), *body, *(indent(each, MARGIN) for each in below)]
+
+    def _whole(self, chosen: list[tuple[str, Event]], width: int) -> list[Line]:
+        """Return the whole sentence of the selected event, else of the newest; nothing where no row is cut."""
+        if not any(_is_cut(event, width) for _, event in chosen):
+            return []
+        selected = self.cursor[1] if self.cursor is not None else ""
+        event = next((each for _, each in chosen if _name(each) == selected), chosen[0][1])
+        texts = [line((text, "text")) for text in wrap_within(event.words, width, WHOLE_ROWS)]
+        # As many rows for each event: the list above must not jump with the cursor.
+        most = max(len(wrap_within(each.words, width, WHOLE_ROWS)) for _, each in chosen)
+        return [rule("selected", width, _place(event)), *texts, *[BLANK] * (most - len(texts))]
 
     def _known(self, state: FeedState) -> list[tuple[str, Event]]:
         """All events, newest first, each with its time of day."""
@@ -127,6 +156,16 @@ def passes(event: Event, wanted: str) -> bool:
     said = text_of.ranks(event.ranks) if event.ranks else ""
     held = f"{event.kind} step {event.step} {said} {event.words}".lower()
     return all(word in held for word in text.split())
+
+
+def _is_cut(event: Event, width: int) -> bool:
+    return len(clean(event.words)) > width - WHEN_WIDTH - STEP_WIDTH - RANKS_WIDTH - KIND_WIDTH - 6
+
+
+def _place(event: Event) -> str:
+    """Return what it is and when, for the head of its whole sentence."""
+    step = "" if event.step is None else f" · {'by ' if event.by_then else ''}step {event.step:,}"
+    return f"{event.kind}{step}"
 
 
 def _name(event: Event) -> str:

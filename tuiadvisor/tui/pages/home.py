@@ -23,6 +23,7 @@ from tuiadvisor.text.line import (
     rule,
     to_ascii,
     wrap,
+    wrap_within,
 )
 from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns
@@ -35,6 +36,7 @@ from tuiadvisor.tui.pages.runs import (
     Runs,
     plain_runs,
     plain_sentence,
+    rows_of_sentence,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +167,7 @@ class Home(Page):
         self.wanted = tuple(entry.path for entry in desk.runs if entry.state == "unread")[:height]
         if self.cursor is None and not desk.is_looking and (first := first_target(desk)):
             self.cursor = first
-        below = self._below(desk, room)
+        below = self._below(desk, room, rows_of_sentence(height))
         rows = [indent(crop(each, room), MARGIN) if each.spans else each for each in body]
         shown = self.arranged(rows, width, max(height - len(below), 1))
         shown += [BLANK] * (height - len(below) - len(shown))
@@ -181,7 +183,7 @@ class Home(Page):
         columns = Columns(desk.runs, width)
         return [title, columns.head(), *(self.rows_of_runs.row(entry, columns) for entry in desk.runs)]
 
-    def _below(self, desk: DeskState, width: int) -> list[Line]:
+    def _below(self, desk: DeskState, width: int, num_rows: int) -> list[Line]:
         job = next((each for each in desk.jobs if self.cursor == ("job", each.key)), None)
         run = next((each for each in desk.runs if self.cursor == ("run", each.path)), None)
         said: list[str] = []
@@ -190,17 +192,11 @@ class Home(Page):
             said = said if any(said) else [f"tuiadvisor watch {' '.join(job.target)}"]
         elif run is not None:
             said = [run.problem or run.sentence or run.path]
-        each_gets = 2 // max(sum(map(bool, said)), 1)  # a long sentence leaves the command its row
-        texts = [text for each in said if each for text in _rows_of(clean(each), width, each_gets)]
+        each_gets = num_rows // max(sum(map(bool, said)), 1)  # a long sentence leaves the command its rows
+        texts = [text for each in said if each for text in wrap_within(each, width, each_gets)]
         rows = [rule("selected", width), *(line((text, "text")) for text in texts)]
-        rows += [BLANK] * (3 - len(rows))
+        rows += [BLANK] * (num_rows + 1 - len(rows))
         return [indent(crop(each, width), MARGIN) if each.spans else each for each in rows]
-
-
-def _rows_of(text: str, width: int, num_rows: int) -> list[str]:
-    """Wrapped; the last row holds the rest, whatever its length: it is cropped where that shows."""
-    rows = wrap(text, width)
-    return [*rows[: num_rows - 1], " ".join(rows[num_rows - 1 :])] if rows else []
 
 
 def first_target(desk: DeskState) -> tuple[str, str] | None:
@@ -222,7 +218,7 @@ def job_lines(desk: DeskState, width: int) -> list[Line]:
         rows += [line((text, "dim")) for text in wrap("looking …" if desk.is_looking else NONE_HERE, width)]
     if queued or desk.slurm_note:
         rows += [BLANK, rule("yours in Slurm", width, text_of.count(len(queued), "job"))]
-        rows += [line((text, "dim")) for text in wrap(clean(desk.slurm_note), width)[:2]]
+        rows += [line((text, "dim")) for text in wrap_within(desk.slurm_note, width, 2)]
         rows += [_job_line(each, columns) for each in queued]
     return rows
 

@@ -23,6 +23,7 @@ from tuiadvisor.text.line import (
     rule,
     to_ascii,
     wrap,
+    wrap_within,
 )
 from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.tui.contract.desk import GoLive, ListRuns, OpenRun
@@ -43,6 +44,7 @@ RANKS_WIDTH = 7  # "unknown" of a trace
 DECISIONS = {"tune": "◆ tune", "rescale": "⇄ rescale", "stop": "■ stop", "keep": "✓ keep", "hang": "■ hang"}
 DECISION_ROLES = {"tune": "warn", "rescale": "accent", "stop": "bad", "keep": "good"}
 VERDICT_WIDTH = 10
+ROOMY = 30  # rows of the page
 MOST_MARKS = 2
 LIVE = ("live", "")
 FILTER_HINT = "name, job or verdict; enter keeps it, esc clears it"
@@ -168,7 +170,7 @@ class Runs(Page):
             body += [BLANK, *(line((text, "dim")) for text in wrap(self._why_empty(), room))]
         elif not chosen:
             body.append(line((f"no name, job or verdict contains “{self.filter}”: / changes it", "dim")))
-        below = self._below(chosen, room) if height >= 16 else []
+        below = self._below(chosen, room, rows_of_sentence(height)) if height >= 16 else []
         self.height = max(height - 2 - len(below), 1)
         if self.cursor is None and chosen:
             self.cursor = ("run", chosen[0].path)
@@ -235,18 +237,24 @@ class Runs(Page):
             spans.append((" " + fit(plain_sentence(entry), columns.sentence), "dim"))
         return Line(tuple(spans), target)
 
-    def _below(self, chosen: list[RunEntry], width: int) -> list[Line]:
+    def _below(self, chosen: list[RunEntry], width: int, num_rows: int) -> list[Line]:
         """Return the sentence of the row under the cursor, and where its file is."""
         entry = next((each for each in chosen if self.cursor == ("run", each.path)), None)
-        rows = [BLANK] * 2
+        rows = [BLANK] * num_rows
         if entry is not None:
             said = entry.problem or entry.sentence or "enter opens it; its verdict comes when it was read"
-            rows = [line((text, "text")) for text in wrap(said, width)[:2]]
-            rows += [BLANK] * (2 - len(rows))
-        where = f"{entry.path} · {text_of.num_bytes(entry.num_bytes)}" if entry else self.desk.folder
+            rows = [line((text, "text")) for text in wrap_within(said, width, num_rows)]
+            rows += [BLANK] * (num_rows - len(rows))
+        folder = self.desk.folder if self.desk.folder != "." else ""
+        where = f"{entry.path} · {text_of.num_bytes(entry.num_bytes)}" if entry else folder
         parts = [where, entry.label, entry.ended] if entry else [where]
         rows.append(line((" · ".join(part for part in parts if part), "dim")))
         return [indent(crop(each, width), MARGIN) for each in [rule("selected", width), *rows]]
+
+
+def rows_of_sentence(height: int) -> int:
+    """Return the rows below a list for the sentence of the selected row: more where there is room."""
+    return 2 if height < ROOMY else 4
 
 
 class Columns:
