@@ -96,6 +96,10 @@ def test_bookmarks_are_kept_beside_the_recording(tmp_path: Path) -> None:
     assert "until you leave" in save_bookmark(str(tmp_path / "nowhere" / "run.tuirec"), 1, "")
 
 
+def marked(desk: Desk) -> list[tuple[str, int | None, str]]:
+    return [(each.kind, each.step, each.words) for each in desk.latest().events if each.kind == "bookmark"]
+
+
 def test_b_marks_the_step_with_a_note_and_the_mark_is_found_again(tmp_path: Path) -> None:
     """On the time line at once, in the file for the next time; { stands on it and shows the note."""
     keyboard = Keyboard(views.replay(paused=True), desk=desks.desk())
@@ -115,8 +119,16 @@ def test_b_marks_the_step_with_a_note_and_the_mark_is_found_again(tmp_path: Path
         replay = desk.latest().replay
         assert replay is not None
         assert "note: warm" in [name for _, name in replay.marks]
+        assert [("bookmark", 50, "note: warm")] == marked(desk)
         text = Keyboard(desk.latest()).draw()
         assert "▲ note: warm" in text
+    finally:
+        desk.stop()
+    again = Desk(None, tmp_path)
+    again.start()
+    try:
+        again.command(OpenRun(path))
+        wait_until(lambda: [("bookmark", 50, "note: warm")] == marked(again))
     finally:
         desk.stop()
 

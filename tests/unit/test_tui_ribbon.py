@@ -11,6 +11,7 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.tui.contract.feed import ChooseSteps, SeekStep
 from tuiadvisor.tui.control import ribbon
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.views.event import Event
 from tuiadvisor.views.run_view import PauseView
 
 
@@ -28,6 +29,56 @@ def test_the_whole_run_stands_on_every_screen_of_it_and_goes_with_its_key(live: 
     assert " run  " not in live.press("8").splitlines()[1]
     assert " run  " not in live.press("1", "H")
     assert live.press("H") == before
+
+
+@pytest.mark.parametrize("key", ["5", "6", "7"])
+def test_a_tall_screen_has_it_above_what_speaks_of_the_run_as_a_whole(live: Keyboard, key: str) -> None:
+    """Without brackets: those screens judge other steps than the window; lists of many runs have none."""
+    live.press(key)
+    drawn = [row.text for row in live.place.rows(160, 45)]
+    assert drawn[1].startswith(" run ")
+    assert "[" not in drawn[2]
+    assert "▲" in drawn[2]
+    assert not any(row.text.startswith(" run ") for row in live.place.rows(80, 24))
+    live.press("8")
+    assert not any(row.text.startswith(" run ") for row in live.place.rows(160, 45))
+
+
+def test_what_the_view_no_longer_holds_stays_on_it() -> None:
+    """A view knows the marks of the steps it holds: an onset of hours ago left the ribbon, and captures never came."""
+    view = views.straggler()
+    trend = replace(view.trend, first_step=0, marks=())
+    later = replace(view, trend=trend, pauses=())
+    told = (
+        Event("onset", 60, (2,), "Rank 2 reads its data late"),
+        Event("resolved", 90, (2,), "Rank 2 reads its data late", by_then=True),
+        Event("capture", 120, (2,), "the profiler saw steps 120\u2013122"),
+        Event("bookmark", 180, (), ""),
+        Event("checkpoint", 240, (), "4.1 s"),
+        Event("onset", 9_999, (1,), "of a step that is not drawn"),
+    )
+    bare = ribbon.rows(later, 200)
+    drawn = ribbon.rows(later, 200, events=told)
+    assert not set("▲*bC") & set(bare[1].text)
+    marks = drawn[1].text[ribbon.HEAD :]
+    assert [marks.count(each) for each in "▲*bC"] == [1, 1, 1, 1]
+    assert marks.index("▲") < marks.index("*") < marks.index("b") < marks.index("C")
+    for said in (
+        "step 60 Rank 2 reads its data late",
+        "step 120 capture",
+        "step 180 bookmark",
+        "step 240 checkpoint",
+    ):
+        assert said in drawn[2].text
+    assert "9,999" not in drawn[2].text
+
+
+def test_a_beginning_that_is_dated_anew_is_told_once() -> None:
+    """The list keeps the first date, the view has the better one."""
+    view = views.straggler()
+    ((step, name),) = view.trend.marks
+    told = (Event("onset", step - 2, (2,), name),)
+    assert 1 == ribbon.rows(view, 200, events=told)[2].text.count(name)
 
 
 def test_on_a_low_screen_it_is_the_chart_of_the_step(live: Keyboard) -> None:

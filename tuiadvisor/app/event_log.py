@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.views.event import (
+    BOOKMARK,
     CAPTURE,
     CHANGE,
     GONE_S,
@@ -138,6 +139,10 @@ class EventLog:
             num_steps = (view.last_step or 0) - (standing.last_step or 0)
             if num_steps >= STEPS_WITHOUT and _is_gone(standing.finding, view):
                 self._over(key, standing, view)
+
+    def bookmark(self, step: int, label: str) -> None:
+        """Note a step that the user marked. label: what it is called in the replay's line."""
+        self._note((BOOKMARK, step, label), Event(BOOKMARK, step, (), label.removeprefix(BOOKMARK)))
 
     def join(self, other: EventLog) -> None:
         """Take over what another one has collected of the same run."""

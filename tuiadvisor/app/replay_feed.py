@@ -63,6 +63,8 @@ class ReplayFeed(Feed):
         self.last_step = source.index.last_step()  # as good as known; exactly when the survey is done
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(bookmarks)
+        for step, label in self.steps:
+            self.events.bookmark(step, label)
         self.positions = self._positions()
         self._survey = survey or Survey(source.path, source.index.end, given)
         self._is_seeking = False
@@ -185,6 +187,7 @@ class ReplayFeed(Feed):
                 clock.set_speed(factor)
             case AddMark(step, label):
                 self.at_step = here if clock.paused else None
+                self.events.bookmark(step, label)
                 self.steps = sorted([*self.steps, (step, label)])
                 self.positions = self._positions()
             case Capture() | Detail() | Stacks() | Quit():

@@ -16,6 +16,7 @@ RESTART: Final = "restart"
 CAPTURE: Final = "capture"
 ALERT: Final = "alert"
 CHANGE: Final = "change"
+BOOKMARK: Final = "bookmark"
 SETTLE_S: Final = 2.0  # that a finding has to stand, as the verdict of `watch --once` has
 GONE_S: Final = 10.0  # that it has to be gone
 PAUSE_KINDS: Final = {

@@ -143,9 +143,20 @@ class Navigator:
         bar = frame.replay_bar(self.state, width)
         self.ribbon_row = len(top)
         is_tall = height >= ribbon.TALL or self.state.stretch is not None
-        has_room = is_tall or (self.page.is_screen and height >= ribbon.LOWEST)  # texts need the rows
-        if self.shows_ribbon and has_room and self.page.of_run and self.state.view is not None:
-            top += ribbon.rows(self.state.view, width, self.state.stretch, with_events=is_tall)
+        has_room = height >= ribbon.TALL or (
+            self.page.of_run
+            and (is_tall or (self.page.is_screen and height >= ribbon.LOWEST))  # texts need the rows
+        )
+        shows_run = self.page.of_run or self.page.about_run
+        if self.shows_ribbon and has_room and shows_run and self.state.view is not None:
+            top += ribbon.rows(
+                self.state.view,
+                width,
+                self.state.stretch,
+                events=self.state.events,
+                with_events=is_tall,
+                with_brackets=self.page.of_run,
+            )
         self.body_row = len(top)
         self.page.has_ribbon = self.body_row > self.ribbon_row
         room = height - len(top) - len(bar) - 1
@@ -216,7 +227,7 @@ class Navigator:
     def turn_ribbon(self) -> None:
         """Show the whole run above the page, or no longer."""
         self.shows_ribbon = not self.shows_ribbon
-        if self.shows_ribbon and not self.page.of_run:
+        if self.shows_ribbon and not (self.page.of_run or self.page.about_run):
             self.say("above the screens of the run: press 1")
 
     def _step_at(self, row: int, column: int) -> int | None:

@@ -1,6 +1,6 @@
 """The whole run above a page: step time compressed to the width, what happened, and the steps that the figures are of.
 
-In: RunView.  Out: two or three rows; the step under a column.
+In: RunView, Events.  Out: two or three rows; the step under a column.
 """
 
 from __future__ import annotations
@@ -12,27 +12,49 @@ from rich.cells import cell_len
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, crop, fit, length, to_ascii
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.event import PAUSE_KINDS
+from tuiadvisor.views.event import BOOKMARK, CAPTURE, CHANGE, ONSET, PAUSE_KINDS, RESTART, STALLED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.tui.contract.feed import StretchState
+    from tuiadvisor.views.event import Event
     from tuiadvisor.views.run_view import RunView, Trend
 
 LOWEST: Final = 20  # rows of a screen from which there is room for it
 TALL: Final = 30  # rows of a screen from which its events have a row of their own
 HEAD: Final = 8  # columns before it: what it is, the first step
 TAIL: Final = 10  # columns behind it: the newest step and its time
-# Letters double the colours; a finding's beginning is what one looks for, so it covers the others.
-GLYPHS: Final = {"checkpoint": "C", "eval": "E"}
+# Letters double the colours; a later row covers the ones before it: a finding's beginning is what one looks for.
+LOOKS: Final = {
+    CHANGE: ("~", "accent"),
+    "pause": ("P", "phase:checkpoint"),
+    "evaluation": ("E", "phase:checkpoint"),
+    "checkpoint": ("C", "phase:checkpoint"),
+    CAPTURE: ("*", "accent"),
+    BOOKMARK: ("b", "accent"),
+    RESTART: ("+", "warn"),
+    STALLED: ("■", "bad"),
+    ONSET: ("▲", "mark"),
+}
+NAMED: Final = {CAPTURE: "capture", STALLED: "stalled"}  # the others by their words
 NUM_EVENTS: Final = 12
+SAME_STEPS: Final = 8
 
 
 def rows(
-    view: RunView, width: int, stretch: StretchState | None = None, *, with_events: bool = True
+    view: RunView,
+    width: int,
+    stretch: StretchState | None = None,
+    *,
+    events: Sequence[Event] = (),
+    with_events: bool = True,
+    with_brackets: bool = True,
 ) -> list[Line]:
     """Return step time, marks and brackets, the last events; nothing before the first step.
 
-    stretch: that the figures are of, with the run's own trend; None: the steps that the view used.
+    stretch: that the figures are of, with the run's own trend; None: the steps that the view used. events: of the whole
+    run, for a view knows what happened in the steps it held alone. with_brackets: the figures below are of those steps.
     """
     trend = stretch.run if stretch is not None else view.trend
     room = width - HEAD - TAIL
@@ -47,9 +69,11 @@ def rows(
     # Where ranks were met in different steps the first one may stand before the count of all.
     first: Span = (fit(f" {max(trend.first_step, 0):,}", HEAD), "dim")
     last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
-    marks = _marks(view, trend, width, stretch, named=not with_events)
+    seen = [each for each in events if each.kind in LOOKS and _is_within(each.step, trend)]
+    used = _used(view, stretch) if with_brackets else None
+    marks = _marks(view, trend, width, seen, used, named=not with_events)
     drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *marks, last))]
-    return [*(crop(each, width) for each in drawn), *([_events(view, width)] if with_events else [])]
+    return [*(crop(each, width) for each in drawn), *([_events(view, width, seen)] if with_events else [])]
 
 
 def step_at(view: RunView, trend: Trend, column: int, width: int) -> int | None:
@@ -62,8 +86,27 @@ def _scale(view: RunView, trend: Trend, width: int) -> bars.RibbonScale:
     return bars.RibbonScale(len(trend.step_s), max(width - HEAD - TAIL, 1), is_full=bool(view.ended))
 
 
+def _is_within(step: int | None, trend: Trend) -> bool:
+    end = trend.first_step + len(trend.step_s) * max(trend.steps_per_bucket, 1)
+    return step is not None and trend.first_step <= step <= end
+
+
+def _used(view: RunView, stretch: StretchState | None) -> tuple[int, int] | None:
+    """Return the first and the last step of the figures."""
+    if stretch is not None:
+        return stretch.first_step, stretch.last_step
+    first, last = view.window.first_step, view.window.last_step
+    return None if first is None or last is None else (first, last)
+
+
 def _marks(
-    view: RunView, trend: Trend, width: int, stretch: StretchState | None, *, named: bool
+    view: RunView,
+    trend: Trend,
+    width: int,
+    events: Sequence[Event],
+    used: tuple[int, int] | None,
+    *,
+    named: bool,
 ) -> list[Span]:
     """Return what happened where; named: also what each mark is, where there is room for it."""
     scale = _scale(view, trend, width)
@@ -72,21 +115,36 @@ def _marks(
     def column(step: int) -> int:
         return scale.column_of(max(step - trend.first_step, 0) // max(trend.steps_per_bucket, 1))
 
-    used = (view.window.first_step, view.window.last_step)
-    if stretch is not None:
-        used = (stretch.first_step, stretch.last_step)
-    if used[0] is not None and used[1] is not None:
+    if used is not None:
         start, end = column(used[0]), column(used[1])
         cells[start : end + 1] = [("═", "accent")] * (end + 1 - start)
         cells[start], cells[end] = ("[", "accent"), ("]", "accent")
-    for pause in view.pauses:
-        for step in pause.steps:
-            cells[column(step)] = (GLYPHS.get(pause.kind, "P"), "phase:checkpoint")
+    paused = [(PAUSE_KINDS.get(pause.kind, "pause"), step) for pause in view.pauses for step in pause.steps]
+    told = [*paused, *((each.kind, each.step or 0) for each in events)]
+    ranked = list(LOOKS)
+    for kind, step in sorted(told, key=lambda each: ranked.index(each[0])):
+        cells[column(step)] = LOOKS[kind]
     for step, _ in view.trend.marks:
-        cells[column(step)] = ("▲", "mark")
-    for step, name in view.trend.marks if named else ():
+        cells[column(step)] = LOOKS[ONSET]
+    for step, name in _names(view, events) if named else ():
         _name(cells, column(step), f"{step:,} {clean(name)}")
     return cells
+
+
+def _names(view: RunView, events: Sequence[Event]) -> list[tuple[int, str]]:
+    """Return what a mark is called: those of the view, then what it no longer holds, without what is told already."""
+    known = list(view.trend.marks)
+    steps = {step for step, _ in known}
+    steps.update(step for pause in view.pauses for step in pause.steps)
+    for each in events:
+        if each.step is None or each.step in steps or each.kind == CHANGE:
+            continue
+        # The view dates a beginning anew as steps come: the same one is not told twice.
+        if any(name == each.words and abs(step - each.step) <= SAME_STEPS for step, name in view.trend.marks):
+            continue
+        name = NAMED.get(each.kind) or (each.words if each.kind in {ONSET, RESTART, BOOKMARK} else "")
+        known.append((each.step, name or each.kind))
+    return known
 
 
 def _name(cells: list[Span], place: int, text: str) -> None:
@@ -107,7 +165,7 @@ def _kind(name: str) -> str:
     return name.partition(",")[0]
 
 
-def _events(view: RunView, width: int) -> Line:
+def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
     """Return the newest events that fit, the oldest of them first."""
     known: list[tuple[int, str]] = []
     for pause in view.pauses:
@@ -117,7 +175,7 @@ def _events(view: RunView, width: int) -> Line:
         timed = tuple(zip(pause.steps, lengths_s, strict=False))[-NUM_EVENTS:]
         known += [(step, f"{what} {text_of.seconds(length_s)}") for step, length_s in timed]
     lengths = tuple(known)
-    for step, name in view.trend.marks:  # a pause that is marked, too, stands once: with its length
+    for step, name in _names(view, events):  # a pause that is marked, too, stands once: with its length
         if not any(step == begin and said.startswith(_kind(name)) for begin, said in lengths):
             known.append((step, clean(name)))
     said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]

@@ -185,6 +185,7 @@ class ComparePage(Page):
         "refresh": "compare the same two as they are now",
     }
     of_run = False
+    about_run = True
     terms = ("steady", "throughput", "noise")
     keys = ("open", "runs", "swap", "refresh", "copy", "help", "quit")
 

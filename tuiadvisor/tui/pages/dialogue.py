@@ -96,6 +96,7 @@ class DialoguePage(Page):
     )
     is_screen = True
     of_run = False
+    about_run = True
     commands: ClassVar = (
         Command("dialogue", ("d",), "d", "Dialogue", "the guided session, one question at a time", "screens",
                 show_dialogue),

@@ -93,6 +93,7 @@ class ScalingPage(Page):
     }
     opens: ClassVar = {"entry": lambda place, _: ask_size(place)}
     of_run = False
+    about_run = True
     terms = ("efficiency", "cost")
     keys = ("open", "next_rank", "previous_rank", "refresh", "up", "down", "advisor", "copy", "help", "quit")
     labels: ClassVar = {"open": "Change", "next_rank": "More", "previous_rank": "Less"}
