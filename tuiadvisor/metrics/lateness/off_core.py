@@ -6,6 +6,7 @@ cause is one diagnosis, whatever phase it catches a rank in.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -94,36 +95,66 @@ def held_ranks(seen: list[OffCore], span_s: float) -> tuple[HeldRank, ...]:
     seen: of each row over these seconds. For ranks of which nobody sees when they arrive: what keeps one off its cores
     is seen nevertheless.
     """
-    found = [held for row in range(len(seen)) if (held := _held(row, seen, span_s)) is not None]
+    others = _Others(seen)
+    found = [held for row in range(len(seen)) if (held := _held(row, seen, others, span_s)) is not None]
     return tuple(found) if 2 * len(found) <= len(seen) else ()
 
 
-def _held(row: int, seen: list[OffCore], span_s: float) -> HeldRank | None:
-    own, others = seen[row], [one for place, one in enumerate(seen) if place != row]
-    stopped = [one.stopped for one in others if one.stopped is not None]
-    if own.stopped is not None and own.num_stopped >= MIN_STOPS and len(stopped) == len(others) > 0:
-        usual = float(np.median(stopped))
-        if own.stopped - usual >= MIN_HELD:
-            return HeldRank(row, "stopped", own.stopped, usual)
-    if own.wait is None or span_s < PAST_S or not _is_kept_waiting(own, others):
+class _Others:
+    """Medians of all rows but one: each sorted once, for 512 rows that each sort the others take longer than the rest
+    of a view.
+    """
+
+    def __init__(self, seen: list[OffCore]) -> None:
+        self.stopped = _Without([one.stopped for one in seen])
+        self.wait = _Without([one.wait for one in seen])
+        self.run = _Without([one.run for one in seen])
+
+
+class _Without:
+    """The median of all values but one of them; None while one of the others is unknown."""
+
+    def __init__(self, values: list[float | None]) -> None:
+        self._known = sorted(value for value in values if value is not None)
+        self._num_unknown = len(values) - len(self._known)
+
+    def median(self, own: float | None) -> float | None:
+        """own: the value that is left out."""
+        known, num_others = self._known, len(self._known) - (own is not None)
+        if num_others == 0 or self._num_unknown > (own is None):
+            return None
+        gap = bisect_left(known, own) if own is not None else num_others
+        low, high = ((num_others - 1) // 2, num_others // 2)
+        return (known[low + (low >= gap)] + known[high + (high >= gap)]) / 2
+
+
+def _held(row: int, seen: list[OffCore], others: _Others, span_s: float) -> HeldRank | None:
+    own = seen[row]
+    usual = others.stopped.median(own.stopped)
+    if (
+        own.stopped is not None
+        and usual is not None
+        and own.num_stopped >= MIN_STOPS
+        and own.stopped - usual >= MIN_HELD
+    ):
+        return HeldRank(row, "stopped", own.stopped, usual)
+    usual = others.wait.median(own.wait)
+    if own.wait is None or usual is None or span_s < PAST_S or not _is_kept_waiting(own, others):
         return None
-    usual = float(np.median([one.wait for one in others if one.wait is not None]))
     if _is_limited(own):
         return HeldRank(row, "limit", own.wait, usual, own.limit_cores)
     return HeldRank(row, "core", own.wait, usual)
 
 
-def _is_kept_waiting(own: OffCore, others: list[OffCore]) -> bool:
+def _is_kept_waiting(own: OffCore, others: _Others) -> bool:
     """Whether it waits for a core much longer than the typical other would that had to run as long as it does.
 
     Where many want the cores, who has more to do waits for them longer, and who spins until the others come does too:
     neither is kept from running more than they are. False where that is not known of everybody.
     """
-    waits = [one.wait for one in others if one.wait is not None]
-    runs = [one.run for one in others if one.run is not None]
-    if own.wait is None or own.run is None or not others or min(len(waits), len(runs)) < len(others):
+    usual_wait, usual_run = others.wait.median(own.wait), others.run.median(own.run)
+    if own.wait is None or own.run is None or usual_wait is None or usual_run is None:
         return False
-    usual_wait, usual_run = float(np.median(waits)), float(np.median(runs))
     if own.run > MORE_WORK * usual_run:
         return False
     expected = max(own.run / usual_run, 1.0) * usual_wait if usual_run > 0 else usual_wait
