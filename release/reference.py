@@ -20,6 +20,7 @@ from tuiadvisor.text.glossary import TERMS
 from tuiadvisor.tui.control.registry import PAGES, command_table
 from tuiadvisor_rules.evaluate import general_title
 from tuiadvisor_rules.loader import load_catalog
+from tuiadvisor_rules.message import without_figures
 from tuiadvisor_rules.metric_names import ALL
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _findings(rules: list[Rule]) -> Iterator[str]:
 
 def _actions(actions: tuple[RuleAction, ...]) -> Iterator[str]:
     for action in actions:
-        yield f"- {_text(action.text)} (risk {action.risk}, effort {action.effort})"
+        yield f"- {_text(without_figures(action.text))} (risk {action.risk}, effort {action.effort})"
         if action.command:
             yield f"  `{action.command}`"
     yield ""

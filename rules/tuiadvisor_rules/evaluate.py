@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor_rules.condition import RuleError, nearest, one_line
 from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog
-from tuiadvisor_rules.message import fill, generalize
+from tuiadvisor_rules.message import fill, generalize, without_figures
 from tuiadvisor_rules.metric_names import METRICS
 from tuiadvisor_rules.questions import load_questions
 from tuiadvisor_rules.user import is_shipped, overlay, user_dir
@@ -46,6 +46,9 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Outcome:
     level = next((name for name, condition in rule.levels if condition(values)), "info")
     rule = rule.spoken(values)
     title, message = (_sentence(fill(text, values)) for text in (rule.title, rule.message))
+    if any("{" in each.text for each in rule.actions):
+        actions = tuple(replace(each, text=fill(each.text, values)) for each in rule.actions)
+        rule = replace(rule, actions=actions)
     return Outcome(rule, level, title, fill(rule.headline, values), message, ())
 
 
@@ -137,7 +140,9 @@ def show(rule_id: str, rules: tuple[Rule, ...]) -> str:
 def _to_do(actions: tuple[RuleAction, ...]) -> list[str]:
     lines = []
     for action in actions:
-        lines.append(f"Do          {action.text} (risk {action.risk}, effort {action.effort})")
+        lines.append(
+            f"Do          {without_figures(action.text)} (risk {action.risk}, effort {action.effort})"
+        )
         if action.command:
             lines.append(f"            {action.command}")
     return lines

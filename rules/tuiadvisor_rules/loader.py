@@ -287,7 +287,7 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
         verify=_text(document, "verify"),
         evidence=_all_of(document, "evidence", tuple(sorted(names))),
         measure_next=_texts(document, "measure_next"),
-        actions=tuple(_action(entry) for entry in _tables(document, "actions")),
+        actions=_actions(document, names),
         cases=tuple(_case(entry, names) for entry in _tables(document, "cases")),
         path=path,
         variants=tuple(_variant(entry, names, numbers) for entry in _tables(document, "variants")),
@@ -383,6 +383,13 @@ def _threshold(name: str, value: object) -> Threshold:
 _ACTION_KEYS: Final = ("text", "command", "risk", "effort", "upkeep", "ties")
 
 
+def _actions(document: dict[str, Any], names: frozenset[str]) -> tuple[RuleAction, ...]:
+    actions = tuple(map(_action, _tables(document, "actions")))
+    for action in actions:
+        check_template(action.text, names)
+    return actions
+
+
 def _action(entry: dict[str, Any]) -> RuleAction:
     for key in entry:
         if key not in _ACTION_KEYS:
@@ -410,7 +417,7 @@ def _variant(entry: dict[str, Any], names: frozenset[str], numbers: dict[str, fl
         when=Condition(_text(entry, "when"), names, numbers),
         **texts,
         measure_next=_texts(entry, "measure_next") if "measure_next" in entry else None,
-        actions=tuple(map(_action, _tables(entry, "actions"))) if "actions" in entry else None,
+        actions=_actions(entry, names) if "actions" in entry else None,
     )
 
 

@@ -38,6 +38,11 @@ def generalize(text: str) -> str:
     return _FIELD.sub(lambda match: f"some {match[1].replace('_', ' ')}", text)
 
 
+def without_figures(text: str) -> str:
+    """The template where no case is meant and only a figure is open: "takes … a step less"."""
+    return _FIELD.sub("\u2026", text)
+
+
 def worded(name: str, value: object) -> str:
     """One value as people read it: seconds scaled, shares in percent."""
     unit = METRICS[name].unit if name in METRICS else "text"

@@ -521,7 +521,7 @@ def test_what_an_answer_moved_stands_before_and_now() -> None:
     """The answer itself, up and down of the causes, the change and the decision that were."""
     before = held((LATE,), {})
     assert "you said:" not in shown(guided(before, ""))
-    assert "▲" not in shown(guided(before, ""))
+    assert "▲" not in shown(guided(before, "")).partition("── dialogue")[2]  # it is on the ribbon, too
     after = held((LATE,), {"host_cpus_full": "no"}, "host_cpus_full")
     text = shown(guided(after, ""))
     assert "you said:" in text

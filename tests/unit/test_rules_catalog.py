@@ -67,7 +67,7 @@ def test_firing_cases_fill_their_message(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
 def test_no_shown_text_of_a_finding_holds_a_brace(rule: Rule) -> None:
-    """Title, headline and message are filled in; all else that a finding shows has nothing to fill in."""
+    """Title, headline, message and actions are filled in; all else that a finding shows has nothing to fill in."""
     for case in rule.cases:
         outcome = judge(rule, case.metrics)
         if not outcome.fires:

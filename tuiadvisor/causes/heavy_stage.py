@@ -65,7 +65,7 @@ def _measured(
         "excess_share": float(slowest.excess_S[row]),
         "hit_share": slowest.hit_share,
         "since": since,
-        "since_words": f"since step {since}" if slowest.onset_seen else "since the first step compared",
+        "since_words": f"since step {since:,}" if slowest.onset_seen else "since the first step compared",
         "steps_seen": len(slowest.steps),
         "is_partition": is_partition,
     }

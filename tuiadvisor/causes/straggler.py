@@ -201,7 +201,7 @@ def _since_words(group: list[LateRank], since: int) -> str:
     if len(grown_s) == len(group) and min(grown_s) >= GROWING * group[0].late.mean_excess_s:
         return f"growing, by {seconds(max(grown_s))} since the first steps compared"
     if all(entry.late.onset_seen for entry in group):
-        return f"since step {since}"
+        return f"since step {since:,}"
     return "since the first step compared"
 
 

@@ -36,9 +36,15 @@ if TYPE_CHECKING:
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.material import Item, Material
+    from tuiadvisor.views.run_view import PastFinding
 
-RECORD: Final = "tuiadvisor record --for 60s -o run.rec"
+RECORD: Final = "tuiadvisor record --for 60s -o run.tuirec"
 EXPOSED: Final = 0.1  # of the step: the kineto plugin's "deserves a look"
+
+
+def _span(past: PastFinding) -> str:
+    steps = [f"{step:,}" for step in (past.first_step, past.last_step) if step is not None]
+    return f"step {' to '.join(steps)}" if steps else "an unknown step"
 
 
 def _p1(material: Material) -> list[Item]:
@@ -55,7 +61,7 @@ def _p1(material: Material) -> list[Item]:
     items += [
         item(
             f"over by now: {past.finding.id.replace('_', ' ')}",
-            f"seen from step {past.first_step} to {past.last_step}: {past.finding.message}",
+            f"seen from {_span(past)}: {past.finding.message}",
         )
         for past in run.past
     ]
@@ -97,7 +103,7 @@ def _p2(material: Material) -> list[Item]:
     warmup = (
         None if cost_s is None else f"slow first steps cost {seconds(cost_s)} beyond what they take later"
     )
-    items.append(item("warm-up", warmup, "tuiadvisor run -o run.rec -- COMMAND"))
+    items.append(item("warm-up", warmup, "tuiadvisor run -o run.tuirec -- COMMAND"))
     lost = material.checkpoint_s
     items.append(
         item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")

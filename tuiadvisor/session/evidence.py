@@ -219,7 +219,7 @@ def _window(view: RunView) -> str:
     window = view.window
     if window.first_step is None or window.last_step is None:
         return "no steady step"
-    return f"steps {window.first_step} to {window.last_step}, {window.num_steps} steady"
+    return f"steps {window.first_step:,} to {window.last_step:,}, {window.num_steps:,} steady"
 
 
 def confidence(view: RunView) -> str:

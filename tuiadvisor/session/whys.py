@@ -87,7 +87,7 @@ def _allreduce(run: Facts) -> Why:
     if run.comm_exposed_s is None or run.step_s is None:
         return Why(
             "allreduce", question, "Unknown: exposed communication was not observed.",
-            "Record the ranks in the middle of training: tuiadvisor record --for 60s -o run.rec.",
+            "Record the ranks in the middle of training: tuiadvisor record --for 60s -o run.tuirec.",
         )  # fmt: skip
     answer = (
         f"In the part that nothing hides: {seconds(run.comm_exposed_s)} of each step "

@@ -121,6 +121,9 @@ class StepSummary:
     mean_low_s: float | None = None  # 95 % interval of the mean, neighbouring steps resembling each other
     mean_high_s: float | None = None
     of_rank: int | None = None  # whose alone all of it is, where only one rank's steps could be compared
+    rates_of: str = (
+        ""  # whose the throughput is, where it is not that of the mean step: "with pauses", "of all steps"
+    )
 
 
 @dataclass(frozen=True, slots=True)

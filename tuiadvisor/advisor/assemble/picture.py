@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
+TOLD_APART: Final = 0.05  # of the mean step: readers of both figures see that one is not the other's inverse
 MAX_NAMED_RANKS: Final = 64
 END_OF_TRACE: Final = "end of the imported trace"
 NOT_READ: Final = "worked out once the traces are read to their end; its time is in other until then"
@@ -121,10 +122,10 @@ def _change(diagnosis: Diagnosis) -> str:
     if diagnosis.regime_phase is not None:
         whom = " on all ranks" if diagnosis.table.num_ranks > 1 else ""
         phase = _PHASE_NAMES.get(diagnosis.regime_phase, diagnosis.regime_phase.replace("_", " "))
-        return f"since step {diagnosis.regime_step} {phase} is {how} a step{whom}"
+        return f"since step {diagnosis.regime_step:,} {phase} is {how} a step{whom}"
     if diagnosis.regime_rank is None:
-        return f"since step {diagnosis.regime_step} a step is {how}"
-    return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"
+        return f"since step {diagnosis.regime_step:,} a step is {how}"
+    return f"since step {diagnosis.regime_step:,} rank {diagnosis.regime_rank} works {how} a step"
 
 
 def step_summary(
@@ -167,7 +168,15 @@ def step_summary(
         mean_low_s=None if low_s is None else max(low_s, float(known.min())),
         mean_high_s=high_s,
         of_rank=diagnosis.table.ranks[0] if diagnosis.table.num_ranks == 1 else None,
+        rates_of=_rates_of(known, elapsed_s, steady.is_sampled),
     )
+
+
+def _rates_of(cycle_s: Floats, elapsed_s: float | None, is_sampled: bool) -> str:
+    """cycle_s: of the steps that the mean is of; elapsed_s: of a step, whatever lay between these."""
+    if elapsed_s is None or not cycle_s.size or abs(elapsed_s / float(cycle_s.mean()) - 1) <= TOLD_APART:
+        return ""
+    return "of all steps" if is_sampled else "with pauses"
 
 
 def chain(diagnosis: Diagnosis | None) -> tuple[ChainLink, ...]:

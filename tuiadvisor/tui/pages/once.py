@@ -59,7 +59,11 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         *_findings(view),
         *_past(view),
         *(row for card in view.cards[:MAX_CARDS] for row in (BLANK, *card_lines(card, WIDTH)[:-1])),
-        *([BLANK, *pipeline_lines(view.pipeline, WIDTH)] if view.pipeline is not None else []),
+        *(
+            [BLANK, *pipeline_lines(view.pipeline, WIDTH, sections.clock(view))]
+            if view.pipeline is not None
+            else []
+        ),
         *_unseen(view),
     ]
     text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"

@@ -21,6 +21,7 @@ from tuiadvisor.text.wording import (
 from tuiadvisor.tui.contract.desk import Scale
 from tuiadvisor.tui.contract.page import Command, Page, opening
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.tui.pages.what_if import all_lines, num_places, what_if_lines
 
@@ -108,19 +109,22 @@ class Pipeline(Page):
         rows = what_if_lines(view, self.desk, self.chosen, room)
         rows += [BLANK] if rows else []
         if view.pipeline is not None:
-            rows += pipeline_lines(view.pipeline, room)
+            rows += pipeline_lines(view.pipeline, room, sections.clock(view))
         else:
             changed = [] if self.chosen else all_lines(view, room)
             rows += [*_chain(view, room), *([BLANK] if changed else []), *changed]
         return self.arranged([indent(each, 1) if each.spans else each for each in rows], width, height)
 
 
-def pipeline_lines(pipeline: PipelineView, width: int) -> list[Line]:
-    """Return the whole picture of a pipeline; the idle time first where the chart would push it off the screen."""
+def pipeline_lines(pipeline: PipelineView, width: int, clock: str = "") -> list[Line]:
+    """Return the whole picture of a pipeline; the idle time first where the chart would push it off the screen.
+
+    clock: whose its times are by, where that is not the host's.
+    """
     if not pipeline.stages:
         told = wrap(why_no_pipeline(pipeline), width)
         return [rule("pipeline", width), *(line((each, "dim")) for each in told)]
-    chart, idle, advice = _chart(pipeline, width), _idle(pipeline, width), _advice(pipeline, width)
+    chart, idle, advice = _chart(pipeline, width), _idle(pipeline, width, clock), _advice(pipeline, width)
     stages = _stages(pipeline, width)
     if pipeline.num_ranks > MANY_RANKS:
         return [*idle, BLANK, *advice, *chart, BLANK, *stages]
@@ -149,8 +153,9 @@ def _chart(pipeline: PipelineView, width: int) -> list[Line]:
     return [*rows, indent(foot, LABEL_WIDTH + 1)]
 
 
-def _idle(pipeline: PipelineView, width: int) -> list[Line]:
-    right = text_of.steps(pipeline.first_step, pipeline.last_step)
+def _idle(pipeline: PipelineView, width: int, clock: str) -> list[Line]:
+    of = text_of.steps(pipeline.first_step, pipeline.last_step)
+    right = f"{of}, {clock}" if clock else of
     rows = [
         rule("bubble", width, right),
         line(
@@ -159,7 +164,7 @@ def _idle(pipeline: PipelineView, width: int) -> list[Line]:
             ("   ideal ", "dim"),
             (text_of.share(pipeline.ideal_bubble), "strong"),
             (f" {ideal_source(pipeline)}", "dim"),
-            ("   a step's pipeline ", "dim"),
+            ("   first chunk to last ", "dim"),
             (text_of.seconds(pipeline.span_s), "strong"),
         ),
     ]

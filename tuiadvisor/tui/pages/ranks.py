@@ -15,7 +15,7 @@ from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.tui.pages import rank_row
+from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import rank_lines
 from tuiadvisor.tui.pages.rank_list import (
     ASCENDING,
@@ -431,7 +431,7 @@ class Ranks(Page):
             live = ""
         if view.stall is not None:
             live = f"no progress for {text_of.timer(view.stall.for_s)}"
-        right = " · ".join(part for part in (chosen, place, live) if part)
+        right = " · ".join(part for part in (chosen, sections.clock(view), place, live) if part)
         return order, width, right
 
     def _why_empty(self, view: RunView) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap
+from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap, wrap_within
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.lost_by import LENSES, lens_share
@@ -129,6 +129,8 @@ def step_figures(view: RunView, width: int) -> Line:
         spans += [("   no step for ", "dim"), (text_of.timer(view.stall.for_s), "bad")]
         return crop(Line(tuple(spans)), width)
     spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
+    if step.rates_of:  # else it would contradict the mean beside it
+        spans.append((f" {step.rates_of}", "dim"))
     for value, what in ((step.throughput_samples_s, "samples"), (step.throughput_tokens_s, "tokens")):
         if value is not None:
             spans += [("   ", "dim"), figure(text_of.rate(value, f"{what}/s"))]
@@ -266,6 +268,11 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
 
 
+def clock(view: RunView) -> str:
+    """Return whose clock the steps of a page are by, "" for the host's of ranks that compute there."""
+    return "by the devices' clocks" if view.clock == "device" else ""
+
+
 def device(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return which clock the times are from, where the ranks compute on devices."""
     if view.clock == "device":
@@ -296,9 +303,8 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return one line a straggler: who, why, what it costs, since when."""
     why = next((entry.why for entry in view.unknown if entry.metric == "stragglers"), "")
     if why and not view.stragglers:
-        return [line((told, "dim")) for told in wrap(f"who is late is {text_of.UNKNOWN}: {why}", width)][
-            :max_rows
-        ]
+        said = wrap_within(f"who is late is {text_of.UNKNOWN}: {why}", width, max_rows)
+        return [line((told, "dim")) for told in said]
     lines = []
     hosts = {rank.rank: rank.host for rank in view.ranks}
     is_one_host = len(set(hosts.values())) == 1  # the header names it
@@ -426,7 +432,7 @@ def probe_work(work: ProbeWork) -> str:
     over = ", hidden: the devices are a step behind" if work.is_hidden else ""
     if work.is_over and not work.is_hidden:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
-        cause = "even without detail" if is_always_on else "by its bursts"
+        cause = "because steps are short" if is_always_on else "by what it sees in detail"
         over = f", over its budget of {text_of.small_share(work.budget)} {cause}"
     names = {"": "", "native": " (native hooks)", "python": " (Python hooks)"}
     core = names.get(work.core, f" (hooks {work.core})")

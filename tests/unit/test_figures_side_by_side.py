@@ -1,0 +1,82 @@
+"""Figures that stand beside each other on a screen and are not of the same thing say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from snapshot import views
+from synthetic_run import Fault, Job, final_view
+
+from tuiadvisor.app.whole_recording import whole_view
+from tuiadvisor.text.line import Line
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.pipeline import pipeline_lines
+from tuiadvisor.views.run_view import Unknown
+from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.evaluate import show
+from tuiadvisor_rules.loader import catalog_dir, load_catalog
+
+STAGES = Path(__file__).parents[1] / "recordings" / "h200" / "pipeline-stage.tuirec"
+
+
+def text_of(rows: list[Line]) -> str:
+    return "\n".join(row.text for row in rows)
+
+
+def test_a_throughput_with_pauses_is_not_the_inverse_of_the_mean_beside_it() -> None:
+    """37.7 ms and 7.21 steps/s stood side by side without a word after a stall of 48 s."""
+    paused = final_view(Job(num_ranks=4, num_steps=200, faults=(Fault("checkpoint", None, 0.5, every=50),)))
+    even = final_view(Job(num_ranks=4, num_steps=200))
+    assert "steps/s with pauses" in sections.step_figures(paused, 120).text
+    assert "with pauses" not in sections.step_figures(even, 120).text
+
+
+def test_a_pipeline_on_devices_says_whose_clock_its_times_are_by() -> None:
+    """Its first chunk to its last, the mean step and each rank's step are three times of one run."""
+    view = whole_view(str(STAGES))
+    assert view.pipeline is not None
+    drawn = text_of(pipeline_lines(view.pipeline, 160, sections.clock(view)))
+    assert "by the devices' clocks" in drawn
+    assert "first chunk to last 35.2 ms" in drawn
+    assert "steps/s of all steps" in sections.step_figures(view, 160).text
+    on_host = views.pipeline()
+    assert on_host.pipeline is not None
+    assert "clocks" not in text_of(pipeline_lines(on_host.pipeline, 160, sections.clock(on_host)))
+
+
+def test_moving_layers_promises_what_moving_layers_brings() -> None:
+    """The headline is of a stage at the others' pace; its layers go to these, which then take longer."""
+    (found,) = (one for one in whole_view(str(STAGES)).findings if one.id == "heavy_stage")
+    even_s = found.evidence["even_loss_s"]
+    assert isinstance(even_s, float)
+    assert even_s < (found.loss_s_per_step or 0.0)
+    assert f"spread evenly, the same work takes {1e3 * even_s:.3g} ms a step less" in found.actions[0].text
+
+
+def test_a_rule_that_is_shown_without_a_case_leaves_the_figure_open() -> None:
+    """No braces, and no name of a metric in a sentence."""
+    assert "the same work takes \u2026 a step less" in show("heavy_stage", load_catalog())
+
+
+def test_an_action_with_an_unknown_metric_is_refused(tmp_path: Path) -> None:
+    """As in a message: it would be shown with its braces."""
+    rule = (
+        (catalog_dir() / "heavy_stage.toml")
+        .read_text()
+        .replace("{even_loss_s} a step less", "{even_loss} a step less")
+    )
+    (tmp_path / "heavy_stage.toml").write_text(rule)
+    with pytest.raises(RuleError, match="even_loss"):
+        load_catalog(tmp_path)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_why_nobody_is_named_is_never_cut_without_a_sign(rows: int) -> None:
+    """On 80x24 the sentence ended in "which do"."""
+    why = "the ranks hold stages of a pipeline, which do different work, and " + "so on " * 30
+    view = replace(views.straggler(), stragglers=(), unknown=(Unknown("stragglers", why),))
+    drawn = sections.culprits(view, 78, rows)
+    assert rows == len(drawn)
+    assert drawn[-1].text.endswith("…")
