@@ -115,6 +115,14 @@ def test_a_rank_here_is_profiled_and_one_of_a_hang_is_looked_at(commands: list[C
     assert [False, True] == [one.is_stopped for one in commands]
 
 
+def test_a_rank_that_has_made_no_step_is_looked_at_too(commands: list[Command]) -> None:
+    """A capture would wait for a step that does not come, and say so after minutes."""
+    made, _ = feed(here(replace(views.straggler(), last_step=None)))
+    made._obey(Capture(2))
+    assert ["stacks"] == [one.arguments[0] for one in commands]
+    made.stop()
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [

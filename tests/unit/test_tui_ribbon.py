@@ -221,3 +221,13 @@ def test_no_step_before_the_first_is_named() -> None:
     view = views.straggler()
     early = replace(view, trend=replace(view.trend, first_step=-1))
     assert ribbon.rows(early, 80)[1].text.split()[0] == "0"
+
+
+def test_of_a_stall_it_ends_at_the_step_of_the_header() -> None:
+    """The last steps before it may not have been told yet: 425 and 421 stood above each other."""
+    view = views.stalled()
+    assert view.stall is not None
+    ahead = replace(view, stall=replace(view.stall, step=(view.last_step or 0) + 4))
+    drawn = [row.text for row in Keyboard(views.live(ahead)).place.rows(80, 24)]
+    below = next(row for row, above in zip(drawn[1:], drawn, strict=False) if above.startswith(" run "))
+    assert drawn[0].split()[-1] == below.split()[-1]

@@ -212,7 +212,10 @@ class LiveFeed(Feed):
             return
         self._subcommand, self._answer = None, ""
         rows = self.view.ranks if self.view else ()
-        hangs = self.view is not None and any(finding.id == hang.RULE for finding in self.view.findings)
+        # A rank that has made no step yet would be waited for, and nothing said: where it is can be told at once.
+        hangs = self.view is not None and (
+            self.view.last_step is None or any(finding.id == hang.RULE for finding in self.view.findings)
+        )
         row = next((row for row in rows if row.rank == rank), None)
         if row is None or row.pid is None:
             self._answer = f"rank {rank}: its process is not known"

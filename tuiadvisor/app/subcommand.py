@@ -80,7 +80,7 @@ def capture_subcommand(rank: int, pid: int) -> Subcommand:
 def stacks_subcommand(rank: int, pids: Sequence[int]) -> Subcommand:
     """Where a rank of a job that hangs is, and which collective is waited for. pids: of all ranks on this machine."""
     arguments = ["stacks", str(rank), "--pid", *map(str, pids)]
-    return Subcommand(arguments, f"looking where rank {rank} hangs …", _stacks_sentence)
+    return Subcommand(arguments, f"looking where rank {rank} is …", _stacks_sentence)
 
 
 def _stacks_sentence(document: dict[str, Any]) -> str:

@@ -68,7 +68,9 @@ def rows(
     gap: Span = (" " * (room - length(chart)), "text")
     # Where ranks were met in different steps the first one may stand before the count of all.
     first: Span = (fit(f" {max(trend.first_step, 0):,}", HEAD), "dim")
-    last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
+    # As the header: of a stall the step that the ranks are in, which may not have been told yet.
+    at = view.stall.step if view.stall is not None and view.stall.step is not None else view.last_step
+    last: Span = (fit(text_of.count(at), TAIL - 1, "right"), "dim")
     seen = [each for each in events if each.kind in LOOKS and _is_within(each.step, trend)]
     used = _used(view, stretch) if with_brackets else None
     marks = _marks(view, trend, width, seen, used, named=not with_events)
