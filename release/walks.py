@@ -65,7 +65,7 @@ STORIES: Final = {
         "home {folder}",
         (
             Stop("home", (), "--seed {seed}", meanwhile="Down"),  # ours alone: others may train here
-            Stop("asks", ("Enter",), "y/n", is_pictured=False),
+            Stop("asks", ("Enter",), "y or n", is_pictured=False),
             Stop("verdict", ("y", "Enter"), "TUNE", 6.0),
             Stop("ranks", ("2",), "ranks by rank", 2.0),
             Stop("rank", ("Enter",), "lines of code|no difference|too few samples", 1.5),
