@@ -33,6 +33,13 @@ def test_a_throughput_with_pauses_is_not_the_inverse_of_the_mean_beside_it() -> 
     assert "with pauses" not in sections.step_figures(even, 120).text
 
 
+def test_what_evening_out_brings_is_not_told_as_what_the_job_is_slowed_by() -> None:
+    """1.40x of the verdict, one rank at the pace of the other, and 1.17x of the line below it are two changes."""
+    told = sections.step_figures(whole_view(str(STAGES.with_name("device-ahead.tuirec"))), 160).text
+    assert "evened out 1.17\u00d7 faster" in told
+    assert "slowed" not in told
+
+
 def test_a_pipeline_on_devices_says_whose_clock_its_times_are_by() -> None:
     """Its first chunk to its last, the mean step and each rank's step are three times of one run."""
     view = whole_view(str(STAGES))

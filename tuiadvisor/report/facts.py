@@ -59,7 +59,7 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
             rows.append(("throughput", text_of.rate(value, unit)))
     return [
         *rows,
-        ("slowed by uneven ranks", text_of.factor(view.slowdown)),
+        ("faster with the ranks' work evened out", text_of.factor(view.slowdown)),
         ("goodput", text_of.share(view.useful_share)),
         ("cost of the probes", text_of.at_least(view.probe_cost)),
     ]

@@ -245,7 +245,7 @@ EVIDENCE_NAMES = {
     "cover": "explained by this phase",
     "hit_share": "steps in which it is late",
     "score": "speed relative to its peers (1: as fast)",
-    "straggler_slowdown": "job slowed by uneven ranks",
+    "straggler_slowdown": "faster with the ranks' work evened out",
     "cores_per_rank": "cores for each rank",
     "gc_share": "garbage collection, share of the pauses",
     "excess_gc_s": "collects garbage longer than its peers by",

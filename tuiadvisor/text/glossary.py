@@ -183,8 +183,8 @@ TERMS: Final = {
         ),
     ),
     "slowed": Term(
-        "slowed",
-        "the step over one with all ranks alike; above 1.1 somebody straggles",
+        "evened out",
+        "the step over one with all ranks at their mean; above 1.1 somebody straggles",
         of_view(lambda view: text_of.factor(view.slowdown)),
     ),
     "data_wait": Term("data wait", "a rank waits for its next batch", phase_figure("data_wait")),

@@ -136,8 +136,8 @@ def step_figures(view: RunView, width: int) -> Line:
             spans += [("   ", "dim"), figure(text_of.rate(value, f"{what}/s"))]
     slowed: list[Span] = []
     if view.slowdown is not None:
-        slowed = [("   slowed ", "dim"), figure(text_of.factor(view.slowdown))]
-    fullest = [*spans, *slowed, (" by uneven ranks", "dim")] if slowed else spans
+        slowed = [("   evened out ", "dim"), figure(text_of.factor(view.slowdown))]
+    fullest = [*spans, *slowed, (" faster", "dim")] if slowed else spans
     for whole in (fullest, [*spans, *slowed]):
         if length(Line(tuple(whole))) <= width:
             return Line(tuple(whole))
