@@ -81,6 +81,13 @@ def test_a_beginning_that_is_dated_anew_is_told_once() -> None:
     assert 1 == ribbon.rows(view, 200, events=told)[2].text.count(name)
 
 
+def test_what_was_there_when_it_was_first_seen_is_said_to_have_begun_then_or_before() -> None:
+    """The list of events says "by": the ribbon gave the step as that of the beginning."""
+    view = views.straggler()
+    told = (Event("onset", 60, (), "Oversubscribed host", by_then=True),)
+    assert "step 60 or before: Oversubscribed host" in ribbon.rows(view, 200, events=told)[2].text
+
+
 def test_on_a_low_screen_it_is_the_chart_of_the_step(live: Keyboard) -> None:
     """Nothing is drawn twice on 24 rows; without it the chart comes back."""
     assert not any("███" in row for row in live.draw().splitlines()[3:])

@@ -145,7 +145,7 @@ def _names(view: RunView, events: Sequence[Event]) -> list[tuple[int, str]]:
         if any(name == each.words and abs(step - each.step) <= SAME_STEPS for step, name in view.trend.marks):
             continue
         name = NAMED.get(each.kind) or (each.words if each.kind in {ONSET, RESTART, BOOKMARK} else "")
-        known.append((each.step, name or each.kind))
+        known.append((each.step, f"{'or before: ' if each.by_then else ''}{name or each.kind}"))
     return known
 
 
