@@ -416,7 +416,7 @@ class Ranks(Page):
             self.top = min(max(self.top, index - self.height + 1), index)
         self.top = min(max(self.top, 0), max(self.num_rows - self.height, 0))
 
-    def _title(self, view: RunView, shown: RankList, width: int) -> tuple[str, int, str]:
+    def _title(self, view: RunView, shown: RankList, width: int) -> tuple[str, int, str, str]:
         rows = f"{shown.grouping.by}s" if shown.grouping is not None else "ranks"
         order = f"{rows} by {self.sort}{', reversed' if self.reversed else ''}"
         chosen = f"filter “{self.filter}”: {len(shown.ranks):,} of {len(view.ranks):,}" if self.filter else ""
@@ -431,8 +431,11 @@ class Ranks(Page):
             live = ""
         if view.stall is not None:
             live = f"no progress for {text_of.timer(view.stall.for_s)}"
-        right = " · ".join(part for part in (chosen, sections.clock(view), place, live) if part)
-        return order, width, right
+        parts = (chosen, place, live)
+        told, shorter = (
+            " · ".join(part for part in each if part) for each in ((sections.clock(view), *parts), parts)
+        )
+        return order, width, told, shorter
 
     def _why_empty(self, view: RunView) -> str:
         if not view.ranks:
