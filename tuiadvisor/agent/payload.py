@@ -174,6 +174,7 @@ MODULE_ORDER: Final = (
     "iterator_hook",
     "forward_look",
     "model_walk",
+    "graph_flops",
     "model_facts",
     "install",
 )
