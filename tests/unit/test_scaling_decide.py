@@ -86,6 +86,15 @@ def test_a_prediction_that_may_reach_the_floor_is_to_be_measured() -> None:
     assert ("stop", 64) == _what([*SIZES, replace(faster, best_efficiency=0.79)], Aim(objective="time"))
 
 
+def test_no_stop_on_an_interval_that_holds_the_floor(tmp_path: Path) -> None:
+    """MegaScale at 3,072 devices: 2.4 times as fast, efficiency 0.71 but 0.88 at best, where 0.8 is asked for."""
+    report = report_of(tmp_path, csv_of(MEGASCALE), 3072)
+    share = report.predictions[0].efficiency
+    assert share.expected < 0.76 < 0.8 < share.high
+    assert "keep" == report.decision.decision
+    assert "its interval reaches the floor: measure it" in report.decision.because
+
+
 def test_deadline_uses_the_slow_end() -> None:
     """A prediction of 11 h that may take 13 does not meet 12 h."""
     candidate = Candidate(128, 11.0, 13.0, 0.57, 1408, 1664, 11.0, 13.0, is_predicted=True)

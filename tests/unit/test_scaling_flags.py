@@ -56,6 +56,20 @@ def test_who_runs_below_a_contradicted_row_is_answered(tmp_path: Path) -> None:
     assert decision.devices in {32, 64}
 
 
+def test_a_contradicted_row_that_would_be_the_choice_leaves_it_open(tmp_path: Path) -> None:
+    """Measured, 64 devices are faster than 128, and the law says so, too: 128 is not the fastest for its being left out.
+
+    A row in between that is too slow is no choice anyway, and decides nothing.
+    """
+    knee = report_of(tmp_path, "devices,step_s\n8,1\n16,0.52\n32,0.29\n64,0.19\n128,0.26\n", 256)
+    assert [(64, True)] == [(flag.row.devices, flag.is_excluded) for flag in knee.flags]
+    assert "keep" == knee.decision.decision
+    assert "64 devices" in knee.decision.because
+    slow = report_of(tmp_path, "devices,step_s\n8,100\n16,51\n32,40\n64,14\n128,7.8\n")
+    assert [32] == [flag.row.devices for flag in slow.flags]
+    assert "contradict" not in slow.decision.because
+
+
 def test_slow_smallest_size_is_no_baseline(tmp_path: Path) -> None:
     """It would make every other size look better than perfect; efficiency counts from the next one."""
     report = report_of(tmp_path, "devices,step_s\n8,140\n16,51\n32,26\n64,14\n128,7.6\n", 256)

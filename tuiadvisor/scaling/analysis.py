@@ -110,6 +110,7 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | 
     main = _main(subject, predictions)
     mine = [one for one in predictions if one.series is main]
     candidates = _candidates(fitted[id(main)].series, mine, aim)
+    with_flagged = _candidates(fitted[id(main)].series, mine, aim, main)
     if main.is_regime_guessed:
         doubt = f"{main.note}; add the column global_batch"
     flags = fitted[id(main)].flags
@@ -131,7 +132,11 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | 
         cheapest_by_deadline=_devices(cheapest_by(candidates, aim.deadline_h)) if aim.deadline_h else None,
         frontier=frontier(fitted[id(main)].series, choice, aim) if choice and not is_open else None,
         decision=_unless_contradicted(
-            decide(candidates, aim, main.quantity.unit, largest_refusal, doubt), main, flags, aim
+            decide(candidates, aim, main.quantity.unit, largest_refusal, doubt),
+            decide(with_flagged, aim, main.quantity.unit, largest_refusal, doubt),
+            main,
+            flags,
+            aim,
         ),
         notes=tuple(
             dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
@@ -142,14 +147,19 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | 
 
 
 def _unless_contradicted(
-    decision: SizeDecision, main: Series, flags: Sequence[Flag], aim: Aim
+    decision: SizeDecision, with_flagged: SizeDecision, main: Series, flags: Sequence[Flag], aim: Aim
 ) -> SizeDecision:
-    """Nothing is decided on a row that the other rows contradict, nor on a step to or from it."""
+    """Nothing is decided on a row that the other rows contradict, nor on a step to or from it.
+
+    Nor against such a row: where it, as it was measured, would be chosen, whether it is right decides.
+    """
     at_most = [size for size in main.sizes if aim.current is None or size <= aim.current]
     current = (at_most or main.sizes)[-1]
     chosen = decision.devices or current
     for flag in flags:
-        if flag.is_contradicted and min(chosen, current) <= flag.row.devices <= max(chosen, current):
+        is_between = min(chosen, current) <= flag.row.devices <= max(chosen, current)
+        is_chosen = flag.row.devices == with_flagged.devices != decision.devices
+        if flag.is_contradicted and (is_between or is_chosen):
             why = f"nothing is decided on a row that the others contradict: {sized(flag.row.devices)}: {flag.why}"
             return SizeDecision("keep", current, why)
     return decision
@@ -271,10 +281,14 @@ def _main(subject: Subject, predictions: Sequence[Predicted]) -> Series:
     )
 
 
-def _candidates(series: Series, predictions: Sequence[Predicted], aim: Aim) -> list[Candidate]:
+def _candidates(
+    series: Series, predictions: Sequence[Predicted], aim: Aim, measured: Series | None = None
+) -> list[Candidate]:
+    """measured: the series with the rows that were left out of `series`, where they shall be candidates, too."""
     found = []
-    for size in series.sizes:
-        time = median(series.time(row) for row in series.rows if row.devices == size)
+    whole = measured or series
+    for size in whole.sizes:
+        time = median(series.time(row) for row in whole.rows if row.devices == size)
         spent, hour = cost(series, aim, size, time), hours(series, aim, size, time)
         share = efficiency(series, time * series.factor(size))
         found.append(Candidate(size, time, time, share, spent, spent, hour, hour, is_predicted=False))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.scaling.cost import Aim, Objective
 
-NEAR_FLOOR: Final = 0.95  # of the floor: a prediction as near as that says neither yes nor no
+LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slower tells nobody anything
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -197,7 +197,7 @@ def _stay(
         )
     best = following.best_efficiency
     floor = aim.efficiency_floor
-    if best is not None and NEAR_FLOOR * floor <= following.efficiency < floor <= best:
+    if best is not None and following.efficiency < floor <= best:
         open_end = "its interval reaches the floor: measure it"
         return SizeDecision("keep", current.devices, f"{step}; {open_end}; {reason}")
     if following.is_predicted and gain >= SAME - 1 and following.efficiency >= floor:
@@ -226,6 +226,8 @@ def _beside_floor(one: Candidate, aim: Aim) -> str:
 def _changes(gain: float) -> str:
     if abs(gain) < SAME - 1:
         return "makes the run no faster"
+    if 1 + gain < LEAST_SHOWN:
+        return "makes the run many times slower"
     slower = 1 / (1 + gain) - 1
     return (
         f"makes the run {100 * gain:.0f} % faster"
