@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tuiadvisor.advisor.assemble.job_efficiency import with_work
 from tuiadvisor.efficiency.assess import Work, assess, compute_dtype
 from tuiadvisor.efficiency.flops import attention_width, token_flops
 from tuiadvisor.efficiency.gathering import believed, stack_of
@@ -18,6 +19,7 @@ from tuiadvisor.session.machine import read_machine, save_ceiling
 from tuiadvisor.text.efficiency import scaled
 from tuiadvisor.text.roofline import letters
 from tuiadvisor.views.efficiency import Efficiency, Stack
+from tuiadvisor.views.run_view import StepSummary
 
 H100 = "NVIDIA H100 80GB HBM3"
 WORK = Work(step_s=0.1, num_ranks=8, world_size=8, tokens=65_536.0, samples=32.0, device="cuda", num_stages=1)
@@ -416,3 +418,39 @@ def test_figures_in_words() -> None:
     assert scaled(989e12, "FLOP/s") == "989 TFLOP/s"
     assert scaled(None, "FLOP") == "unknown"
     assert Efficiency().mfu is None
+
+
+def stepped(**more: float | tuple[str, ...]) -> StepSummary:
+    """Ten steps a second."""
+    nothing: dict[str, float | None] = {}
+    step = StepSummary(0.1, 0.1, 10.0, None, None, nothing, nothing)
+    return replace(step, mean_s=0.1, mean_with_pauses_s=0.1, **more)  # type: ignore[arg-type]
+
+
+TENSOR_PARALLEL = "dp=2 tp=4"
+
+
+def test_ranks_that_see_one_batch_do_not_count_it_twice() -> None:
+    """4 of 8 ranks each work on the same rows: tokens a step times FLOPs a token are the FLOPs of a step."""
+    stack = dense(10**9, 24, 2048, device_name=H100, mesh=TENSOR_PARALLEL, micro_steps=1)
+    found = assess(stack, WORK, NOTHING_GIVEN)
+    assert found.tokens_per_step == WORK.tokens / 4  # type: ignore[operator]
+    assert found.flops_per_step == pytest.approx(found.tokens_per_step * (found.flops_per_token or 0))
+    step = with_work(stepped(throughput_samples_s=320.0, throughput_tokens_s=655_360.0), stack, found, 8)
+    assert (step.throughput_samples_s, step.throughput_tokens_s) == (80.0, pytest.approx(163_840.0))
+    stated = replace(NOTHING_GIVEN, tokens_per_step=65_536)
+    assert assess(stack, WORK, stated).tokens_per_step == 65_536
+    given = stepped(throughput_samples_s=320.0, throughput_tokens_s=655_360.0, given=("samples", "tokens"))
+    assert with_work(given, stack, found, 8) == given
+
+
+def test_samples_and_tokens_a_second_are_those_that_mfu_rests_on() -> None:
+    """Where no loader tells them: rows of ids by the shape of a call, of all micro-batches and ranks."""
+    stack = dense(10**9, 24, 2048, device_name=H100, micro_steps=2)
+    found = assess(stack, replace(WORK, tokens=None, samples=None), NOTHING_GIVEN)
+    step = with_work(stepped(), stack, found, 8)
+    assert step.throughput_samples_s == 4 * 2 * 8 / 0.1
+    assert step.throughput_tokens_s == (found.tokens_per_step or 0) / 0.1 == 4 * 2048 * 2 * 8 / 0.1
+    images = replace(stack, facts={**stack.facts, "input_dtype": "float32"})
+    unknown = with_work(stepped(), images, assess(images, WORK, NOTHING_GIVEN), 8)
+    assert unknown.throughput_samples_s is unknown.throughput_tokens_s is None

@@ -57,7 +57,7 @@ def test_who_runs_below_a_contradicted_row_is_answered(tmp_path: Path) -> None:
 
 
 def test_a_contradicted_row_that_would_be_the_choice_leaves_it_open(tmp_path: Path) -> None:
-    """Measured, 64 devices are faster than 128, and the law says so, too: 128 is not the fastest for its being left out.
+    """Measured, 64 devices are faster than 128, and the law says so, too: left out, they still are.
 
     A row in between that is too slow is no choice anyway, and decides nothing.
     """

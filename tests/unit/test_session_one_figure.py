@@ -126,6 +126,20 @@ def test_diagnose_says_the_hours_and_cost_of_the_session() -> None:
     assert table["lost_share"] > 0
 
 
+def test_what_nobody_knows_of_the_rest_is_null_and_named_and_no_0() -> None:
+    """Failures that were not stated, and the start of a run that is over and was not seen to start."""
+    unseen: RunView = final_view(Job(num_steps=200))
+    ended = replace(unseen, ranks=tuple(replace(row, state="exited") for row in unseen.ranks))
+    intent = Intent(remaining_steps=1000)
+    table = economy(ended, intent)
+    assert table["startup_s"] is table["lost_share"] is None
+    assert table["counted_as_nothing"] == ["startup", "failures"]
+    assert any("counts nothing for starting again" in line for line in economy_lines(table, intent))
+    live = economy(unseen, replace(intent, failures_per_day=0.0))
+    assert (live["startup_s"], live["lost_share"], live["counted_as_nothing"]) == (0.0, 0.0, [])
+    assert not any("counts nothing" in line for line in economy_lines(live, intent))
+
+
 def test_more_restarts_never_make_the_rest_shorter_or_the_goodput_higher() -> None:
     rows = [
         economy(view(), Intent(remaining_steps=STEPS, failures_per_day=failures, restart_min=3))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tuiadvisor.advisor.assemble.job_efficiency import job_efficiency
+from tuiadvisor.advisor.assemble.job_efficiency import job_efficiency, with_work
 from tuiadvisor.advisor.assemble.picture import (
     SCHEMA,
     chain,
@@ -337,6 +337,8 @@ class Advisor(Intake):
         elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found and is_sampled else None
         step = step_summary(diagnosis, given, elapsed_s)
         stack, efficiency = job_efficiency(self.roster, diagnosis, step, given, why_blind)
+        num_ranks = None if diagnosis is None else diagnosis.table.num_ranks
+        step = with_work(step, stack, efficiency, num_ranks)
         return Seen(
             missing=missing,
             table=found[0] if found is not None else None,

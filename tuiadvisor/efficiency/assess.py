@@ -5,7 +5,6 @@ In: Stack, Work of the steady steps, measured and stated peaks.  Out: Efficiency
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -185,22 +184,32 @@ def _flops_per_step(
             return whole, whole if stack.text("recompute") == "no" else None, GRAPH, None, ""
         why = each.why if each.model is None else _why_no_tokens(stack)
         return None, None, "", each.model, "; ".join(part for part in (why, counted.why) if part)
-    tokens /= _copies(stack)
     hardware = None if each.hardware is None else each.hardware * tokens
     return each.model * tokens, hardware, FORMULA, each.model, ""
 
 
 def _tokens(stack: Stack, work: Work, given: GivenWork) -> float | None:
-    """Of a step: as stated, else as the batches of ids say, else by the shape of one and the number of backwards."""
-    shape, dtype = _shape(stack), stack.text("input_dtype")
-    is_ids = len(shape) == 2 and dtype in {"int64", "int32"}  # of floats a model makes patches, or fewer rows
+    """Of a step, each once: as stated, else as the batches of ids say, else by the shape of one and the backwards."""
     if work.tokens is not None and given.tokens_per_step is not None:
         return work.tokens
-    if work.tokens is not None and is_ids:
-        return work.tokens if not _holds_target(shape, work) else work.tokens * shape[1] / (shape[1] + 1)
-    if not is_ids or not stack.number("micro_steps"):
+    shape, copies = _shape(stack), copies_of_batch(stack)
+    if work.tokens is not None and is_of_ids(stack):
+        seen = work.tokens * (shape[1] / (shape[1] + 1) if _holds_target(shape, work) else 1.0)
+        return seen / copies
+    rows = rows_per_step(stack, work.num_ranks)
+    return None if rows is None else rows * shape[1]
+
+
+def is_of_ids(stack: Stack) -> bool:
+    """Rows of token ids are what the model is given: of floats it makes patches, or fewer rows."""
+    return len(_shape(stack)) == 2 and stack.text("input_dtype") in {"int64", "int32"}
+
+
+def rows_per_step(stack: Stack, num_ranks: int) -> float | None:
+    """Sequences of ids that a step works on, by the shape of one call and the number of backwards; None: not seen."""
+    if not is_of_ids(stack) or not stack.number("micro_steps"):
         return None
-    return float(math.prod(shape) * (stack.number("micro_steps") or 0) * work.num_ranks)
+    return _shape(stack)[0] * (stack.number("micro_steps") or 0) * num_ranks / copies_of_batch(stack)
 
 
 def _holds_target(shape: tuple[int, ...], work: Work) -> bool:
@@ -226,7 +235,7 @@ def _why_no_tokens(stack: Stack) -> str:
     return "how many tokens a step works on was not seen: state --tokens-per-step"
 
 
-def _copies(stack: Stack) -> int:
+def copies_of_batch(stack: Stack) -> int:
     """Ranks that see the same batch, by the names of the mesh's dimensions."""
     copies = 1
     for part in stack.text("mesh").split():
@@ -247,8 +256,8 @@ def _notes(stack: Stack, work: Work, given: GivenWork, dtype: str) -> list[str]:
         notes.append("ranks differ in " + ", ".join(stack.differing[:6]))
     if stack.text("recompute") == "maybe":
         notes.append("HFU is unknown: a forward may recompute parts, and which was not seen")
-    if _copies(stack) > 1:
-        notes.append(f"{_copies(stack)} ranks each see the same batch ({stack.text('mesh')})")
+    if copies_of_batch(stack) > 1:
+        notes.append(f"{copies_of_batch(stack)} ranks each see the same batch ({stack.text('mesh')})")
     if dtype == "fp8":
         notes.append("no source says what an MFU in fp8 should be")
     return notes

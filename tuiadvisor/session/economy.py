@@ -12,13 +12,18 @@ from tuiadvisor.session.decide import tuning
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
-from tuiadvisor.session.remaining import device_power, samples_a_joule
+from tuiadvisor.session.remaining import device_power, samples_a_joule, startup
 
 if TYPE_CHECKING:
     from tuiadvisor.session.material import Material
     from tuiadvisor.views.run_view import RunView
 
 ASKED: Final = ("objective", "price_per_device_hour", "deadline_h", "budget", "remaining_steps")
+
+NOTHING_OF: Final = {
+    "startup": "starting again (this run is over)",
+    "failures": "failures (state failures_per_day)",
+}
 
 
 def economy(view: RunView, intent: Intent) -> dict[str, Any]:
@@ -30,14 +35,16 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
     cost = None if spent is None or price is None else spent * price
     tuned = tuning(case) if case.enough else None
     pace = material.pace
+    unknown = _counted_as_nothing(material)
     an_hour = None if devices is None or price is None else devices * price
     return {
         "objective": material.intent.objective,
         "remaining_steps": material.remaining_steps,
         "remaining_h": hours,
         "remaining_goodput": pace.goodput(material.remaining_steps),
-        "startup_s": pace.startup_s,
-        "lost_share": pace.lost,
+        "startup_s": None if "startup" in unknown else pace.startup_s,
+        "lost_share": None if "failures" in unknown else pace.lost,
+        "counted_as_nothing": unknown,
         "remaining_device_hours": spent,
         "remaining_cost": cost,
         "cost_per_hour": an_hour,
@@ -51,6 +58,16 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
         "contradiction": material.contradiction or None,
         "not_stated": [name for name in ASKED if getattr(intent, name) is None],
     }
+
+
+def _counted_as_nothing(material: Material) -> list[str]:
+    """What the hours of the rest hold nothing of, for it was neither observed nor stated."""
+    found = []
+    if material.run.is_over and startup(material.run, material.answers) is None:
+        found.append("startup")
+    if material.intent.failures_per_day is None and not material.pace.lost:
+        found.append("failures")
+    return found
 
 
 def _energy(material: Material, spent_h: float | None) -> dict[str, Any]:
@@ -70,6 +87,13 @@ def _interval(value: Any) -> dict[str, float] | None:
     return None if value is None else asdict(value)
 
 
+def _nothing_lines(table: dict[str, Any]) -> list[str]:
+    names = " and ".join(NOTHING_OF[name] for name in table["counted_as_nothing"])
+    return (
+        [f"that counts nothing for {names}: not known"] if names and table["remaining_h"] is not None else []
+    )
+
+
 def economy_lines(table: dict[str, Any], intent: Intent) -> list[str]:
     """For people; nothing when nothing was stated."""
     if intent == Intent():
@@ -80,6 +104,7 @@ def economy_lines(table: dict[str, Any], intent: Intent) -> list[str]:
     if table["remaining_device_hours"] is not None:
         shown += f", {table['remaining_device_hours']:.4g} device-hours"
     lines.append(f"rest of the run: {shown}, cost {'unknown' if cost is None else format(cost, ',.2f')}")
+    lines += _nothing_lines(table)
     if table["remaining_kwh"] is not None:
         money = table["remaining_energy_cost"]
         lines.append(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tuiadvisor.efficiency.assess import Work, assess, with_counted
+from tuiadvisor.efficiency.assess import Work, assess, copies_of_batch, rows_per_step, with_counted
 from tuiadvisor.efficiency.gathering import stack_of
 from tuiadvisor.views.efficiency import Efficiency, Stack
 
@@ -37,6 +37,29 @@ def job_efficiency(
     devices = None if diagnosis is None else _num_devices(roster, diagnosis.table.ranks)
     num = devices if devices is not None and ranks == roster.world_size() else roster.world_size() or ranks
     return stack, with_counted(found, of_trace.arithmetic, step.mean_s, num)
+
+
+def with_work(
+    step: StepSummary, stack: Stack | None, found: Efficiency, num_ranks: int | None
+) -> StepSummary:
+    """The step with its samples and tokens a second counted once, and by one call's ids where no loader tells them.
+
+    Ranks that see the same batch, as those of tensor parallelism, work on it together: their counts are not added up.
+    num_ranks: whose steps were compared.
+    """
+    elapsed_s = step.mean_with_pauses_s
+    if stack is None or not elapsed_s or not num_ranks:
+        return step
+    copies = copies_of_batch(stack)
+    samples, tokens = step.throughput_samples_s, step.throughput_tokens_s
+    if samples is not None and "samples" not in step.given:
+        samples /= copies
+    if tokens is not None and "tokens" not in step.given:
+        tokens /= copies
+    rows = rows_per_step(stack, num_ranks)
+    if samples is tokens is None and rows is not None and found.tokens_per_step is not None:
+        samples, tokens = rows / elapsed_s, found.tokens_per_step / elapsed_s
+    return replace(step, throughput_samples_s=samples, throughput_tokens_s=tokens)
 
 
 def _by_the_model(
