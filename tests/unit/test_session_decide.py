@@ -209,3 +209,14 @@ def test_relieving_a_loss_never_predicts_a_slower_run(pair: tuple[Case, Case]) -
         if tuned is not None and tuned.speedup is not None and tuned.saved_h is not None:
             assert 1 <= tuned.speedup.low <= tuned.speedup.expected <= tuned.speedup.high
             assert 0 <= tuned.saved_h.low <= tuned.saved_h.expected <= tuned.saved_h.high
+
+
+def test_small_sums_do_not_look_like_nothing() -> None:
+    """0.006 beyond a budget of 0.0001 was said to be 0 beyond a budget of 0."""
+    case = replace(
+        CASE, remaining_steps=1.0, price_per_device_hour=0.01, intent=Intent(budget=1e-6), prospect=None
+    )
+    decision = decide(case)
+    assert "stop" == decision.decision
+    assert "beyond the budget of 1e-06" in decision.why
+    assert "costs 8e-06" in decision.why

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.remaining import Pace
     from tuiadvisor.session.wanted import Outcome, Wanted
 
+WHOLE_FROM: Final = 1000.0  # money: beyond it digits after the point tell nothing
 Kind = Literal["tune", "rescale", "stop", "keep", "hang"]
 NOISE: Final = 0.02  # two runs of the same code differ by as much: a smaller difference decides nothing
 COMPLEXITY: Final = ("low", "medium", "high")
@@ -300,8 +301,13 @@ def why_not(case: Case, tuned: Decision | None) -> str | None:
     # Whoever wants the result early and has put no price on time has not asked for money to decide.
     prices_decide = case.intent.objective != "time" or case.intent.price_of_time is not None
     if prices_decide and worth is not None and tuned.cost_money is not None and tuned.cost_money >= worth:
-        return f"the change costs {tuned.cost_money:,.0f} and {_giving(case)} back {worth:,.0f}"
+        return f"the change costs {_sum(tuned.cost_money)} and {_giving(case)} back {_sum(worth)}"
     return None
+
+
+def _sum(amount: float) -> str:
+    """Of money, so that sums that differ look different: three digits of small ones."""
+    return f"{amount:,.0f}" if abs(amount) >= WHOLE_FROM else f"{amount:.3g}"
 
 
 def _giving(case: Case) -> str:
@@ -334,8 +340,8 @@ def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
     gain = tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
     if surely / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
         return None
-    best = f", at best {surely / gain:,.0f}"
-    return Decision("stop", f"the rest of the run costs {now:,.0f}{best}, beyond the budget of {budget:,.0f}")
+    costs = f"the rest of the run costs {_sum(now)}, at best {_sum(surely / gain)}"
+    return Decision("stop", f"{costs}, beyond the budget of {_sum(budget)}")
 
 
 def best_move(case: Case) -> Move | None:
