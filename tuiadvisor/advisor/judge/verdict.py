@@ -239,6 +239,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         sentence = (
             f"Keep: the mean step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
             "noise of the machine, or work that differs from batch to batch."
+            f"{_largest(judged, beside=unblamed)}"
         )
     paused = next((entry for entry in judged if _remark(entry)), None)
     if paused is not None:
@@ -268,14 +269,20 @@ def _of_stages(kept: Verdict, judged: list[Judged], diagnosis: Diagnosis, stages
     return replace(kept, sentence=sentence)
 
 
-def _largest(judged: list[Judged]) -> str:
-    """A remark of size: on a crowded host a loss of half the step may be nobody's fault, and is there nevertheless."""
+def _largest(judged: list[Judged], beside: Judged | None = None) -> str:
+    """A remark of size: on a crowded host a loss of half the step may be nobody's fault, and is there nevertheless.
+
+    beside: what the sentence names already; empty where that is the largest.
+    """
     losses = [
         (entry.gain.loss_s, place, entry.headline)
         for place, entry in enumerate(judged)
         if entry.gain is not None and entry.gain.loss_low_s >= NOTABLE_SHARE * entry.gain.step_s
     ]
-    return f" Largest loss seen: {max(losses)[2]}." if losses else ""
+    largest = max(losses, default=None)
+    if largest is None or (beside is not None and judged[largest[1]] is beside):
+        return ""
+    return f" Largest loss seen: {largest[2]}."
 
 
 def _unblamed(entry: Judged) -> bool:

@@ -1,0 +1,34 @@
+"""A verdict to keep names the largest loss beside it, also where a smaller one that blames nobody comes first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tuiadvisor.advisor.judge.verdict import _largest
+
+STEP_S = 0.0056
+
+
+def judged(headline: str, loss_s: float) -> Any:
+    """A finding with its loss, sure to a tenth."""
+    gain = SimpleNamespace(loss_s=loss_s, loss_low_s=0.9 * loss_s, step_s=STEP_S)
+    return SimpleNamespace(headline=headline, gain=gain)
+
+
+EXCHANGE = judged("80 % of the step is exposed gradient communication, on an oversubscribed host", 0.0045)
+ROTATING = judged("a rotating straggler costs 10 % of the step", 0.00057)
+UNKNOWN: Any = SimpleNamespace(headline="a host busy with other work", gain=None)
+
+
+def test_the_larger_loss_beside_one_that_blames_nobody_is_named() -> None:
+    """Goodput 8 %, four fifths of the step on the wire: the sentence named the rotating tenth alone."""
+    said = f" Largest loss seen: {EXCHANGE.headline}."
+    assert _largest([ROTATING, UNKNOWN, EXCHANGE], beside=ROTATING) == said
+    assert _largest([EXCHANGE, ROTATING], beside=ROTATING) == said
+
+
+def test_what_the_sentence_says_already_is_not_said_twice() -> None:
+    assert _largest([EXCHANGE, ROTATING], beside=EXCHANGE) == ""
+    assert _largest([ROTATING, UNKNOWN], beside=ROTATING) == ""
+    assert _largest([UNKNOWN], beside=UNKNOWN) == _largest([]) == ""
