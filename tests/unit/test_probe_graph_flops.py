@@ -171,3 +171,64 @@ def test_the_weights_are_the_same_bit_for_bit(tmp_path: Path) -> None:
                 optimizer.zero_grad()
         ended.append([p.detach().clone() for p in model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*ended, strict=True))
+
+
+def test_an_iteration_of_two_optimizers_is_counted_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A step may be one optimizer's: a seventh of a GAN was said to be all."""
+    first, second = mlp(), mlp()
+    turns = [(torch.optim.SGD(one.parameters(), lr=1e-3), one) for one in (first, second)]
+
+    def iteration() -> None:
+        for number, (optimizer, model) in enumerate(turns):
+            for _ in range(1 + 2 * number):
+                model(X).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with FlopCounterMode(display=False) as counter:
+        iteration()
+    with probed(tmp_path) as seen:
+        for _ in range(40):
+            iteration()
+        facts = seen.info["model"]
+        steps = seen.steps[10:-1]
+    counted = facts.get("graph_flops")
+    if all(step["micro_steps"] == 4 for step in steps):
+        assert counted == counter.get_total_flops()
+    else:
+        assert counted is None
+
+
+def test_an_actor_and_a_critic_in_one_loop_are_counted_together(tmp_path: Path) -> None:
+    """Their loop is known after some iterations; six alike are counted before one stands for all."""
+    first, second = mlp(), mlp()
+    one, other = (torch.optim.SGD(model.parameters(), lr=1e-3) for model in (first, second))
+    with FlopCounterMode(display=False) as counter:
+        for model in (first, second, second):
+            model(X).mean().backward()
+    with probed(tmp_path) as seen:
+        for _ in range(60):
+            first(X).mean().backward()
+            one.step()
+            second(X).mean().backward()
+            second(X).mean().backward()
+            other.step()
+        facts = seen.info["model"]
+        steps = seen.steps[20:-1]
+    assert {3} == {step["micro_steps"] for step in steps}
+    assert facts.get("graph_flops", counter.get_total_flops()) == counter.get_total_flops()
+
+
+def test_a_second_optimizer_that_comes_late_takes_the_count_back(tmp_path: Path) -> None:
+    first, second = mlp(), mlp()
+    one, other = (torch.optim.SGD(model.parameters(), lr=1e-3) for model in (first, second))
+    with probed(tmp_path) as seen:
+        for number in range(80):
+            first(X).mean().backward()
+            one.step()
+            if number == 30:
+                assert "graph_flops" in seen.info["model"]
+            if number > 30:
+                second(X).mean().backward()
+                other.step()
+        assert "graph_flops" not in seen.info["model"]

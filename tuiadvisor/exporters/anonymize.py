@@ -102,6 +102,8 @@ _MODEL_NUMBERS: Final = (
         "persistent_workers",
         "encoder_decoder",
         "gathered_us",
+        "graph_flops",
+        "graph_backwards",
         "config_layers",
         "config_heads",
         "config_hidden",
