@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
+from functools import update_wrapper
 from math import prod
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,7 @@ class GraphLook:
             look.before(args, kwargs)
             return former(*args, **kwargs)
 
+        update_wrapper(tuiadvisor_look, former, updated=())  # picklers take it by the name it has
         inline = getattr(former, "_torchdynamo_inline", None)
         if inline is not None:
             tuiadvisor_look._torchdynamo_inline = inline  # type: ignore[attr-defined]

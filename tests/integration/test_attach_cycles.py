@@ -18,7 +18,7 @@ from tuiadvisor_probes import ring
 torch = pytest.importorskip("torch")
 
 inject = partial(inject_within, timeout_s=INJECT_S)
-NUM_WARM_CYCLES = 20
+NUM_WARM_CYCLES = 12
 CYCLES_A_COLLECTION = 10
 
 

@@ -227,7 +227,8 @@ def test_what_stages_wait_for_each_other_is_not_told_from_what_moving_takes(
     assert view.overlap.comm_exposed_s is not None
     assert {"pp": 2} == view.run.parallel
     assert (None, True) == (view.verdict.decision, bool(view.window.why_undecided))
-    assert "nothing tells what is waiting" in view.verdict.sentence
+    assert "nothing tells who is late" in view.verdict.sentence
+    assert "when a stage works on which micro-batch" in view.verdict.sentence
     assert "more steps" not in view.verdict.sentence
     assert 0 == main(["advise", str(tmp_path / "traces.tuirec")])
     advised = capsys.readouterr().out
