@@ -103,10 +103,20 @@ def verdict(
         pattern=chosen.finding.pattern,
         speedup=Speedup(gain.speedup, gain.speedup_low, gain.speedup_high) if gain else None,
         next_constraint=following,
-        because=chosen.finding.message,
+        because=_because(chosen, diagnosis.open_late),
         verify=chosen.rule.verify,
         at_best=gain is not None and (_is_order_unknown(diagnosis) or chosen.at_best),
+        may_hide=bool(diagnosis.open_late),
     )
+
+
+def _because(chosen: Judged, still_open: tuple[LateRank, ...]) -> str:
+    """What was found, and beside it whose lateness is not decided yet."""
+    message = chosen.finding.message
+    if not still_open:
+        return message
+    beside = _too_soon(still_open)
+    return f"{message} {beside[0].upper()}{beside[1:]}."
 
 
 def _too_soon(late: tuple[LateRank, ...]) -> str:
@@ -114,8 +124,8 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     worst = max(late, key=lambda entry: entry.late.mean_excess_s)
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
     return (
-        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core for that "
-        f"long is known after {SETTLED_S:.0f} seconds of such steps at the latest"
+        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core by more than "
+        f"chance is known after {SETTLED_S:.0f} seconds of such steps at the latest"
     )
 
 
