@@ -124,8 +124,8 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     worst = max(late, key=lambda entry: entry.late.mean_excess_s)
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
     return (
-        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core by more than "
-        f"chance is known after {SETTLED_S:.0f} seconds of such steps at the latest"
+        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core by "
+        f"more than chance is known after {SETTLED_S:.0f} seconds of such steps at the latest"
     )
 
 
