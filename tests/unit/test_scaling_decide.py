@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scaling_tables import MEGASCALE, PTD_P, ZERO_3, csv_of, report_of
+from scaling_tables import MEGASCALE, PTD_P, ZERO_3, csv_of, report_of, write
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Aim, Objective
 from tuiadvisor.scaling.decide import Candidate, decide
+from tuiadvisor.scaling.table import read_table
+from tuiadvisor.scaling.text import text as scaling_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,3 +194,22 @@ def _priced(rows: list[tuple[int, float, float]], num_measured: int, price: floa
         )
         for index, (devices, time, doubt) in enumerate(rows)
     ]
+
+
+@pytest.mark.parametrize(
+    ("column", "counted"),
+    [
+        ("tokens_s", "token"),
+        ("samples_per_second", "sample"),
+        ("images_s", "image"),
+        ("steps_s", "step"),
+        ("throughput", "sample"),
+    ],
+)
+def test_a_rate_is_of_what_its_column_counts(column: str, counted: str, tmp_path: Path) -> None:
+    """A table of tokens a second was told 's per sample', 2,048 times too short for one."""
+    table = read_table(write(tmp_path, f"devices,{column}\n8,80\n16,150\n32,280\n"))
+    reports = analyse(table, [], Aim())
+    head = scaling_text(table, reports, Aim()).splitlines()[0]
+    assert f"time in s per {counted}, cost in device-hours per million {counted}s" in head
+    assert f"s per {counted}" in reports[0].decision.because

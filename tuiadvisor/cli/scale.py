@@ -82,7 +82,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--remaining-steps", type=_positive, metavar="N", help="length of the run, for step_s"
     )
     parser.add_argument(
-        "--remaining-samples", type=_positive, metavar="N", help="length of the run, for throughput"
+        "--remaining-samples",
+        type=_positive,
+        metavar="N",
+        help="length of the run, in what the column of throughput counts",
     )
     parser.add_argument(
         "--noise-scale", type=_positive, metavar="PHI", help="gradient noise scale, in samples"

@@ -132,8 +132,8 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | 
         cheapest_by_deadline=_devices(cheapest_by(candidates, aim.deadline_h)) if aim.deadline_h else None,
         frontier=frontier(fitted[id(main)].series, choice, aim) if choice and not is_open else None,
         decision=_unless_contradicted(
-            decide(candidates, aim, main.quantity.unit, largest_refusal, doubt),
-            decide(with_flagged, aim, main.quantity.unit, largest_refusal, doubt),
+            decide(candidates, aim, main.quantity.words, largest_refusal, doubt),
+            decide(with_flagged, aim, main.quantity.words, largest_refusal, doubt),
             main,
             flags,
             aim,

@@ -27,6 +27,17 @@ class Quantity:
     unit: str  # of "time" in every answer
     seconds: float  # in one unit; 1.0 for throughput, whose time is 1/throughput
 
+    @property
+    def counts(self) -> str:
+        """What a throughput is of, by the column's name; samples where that does not say."""
+        name = self.column.lower()
+        return next((what for what in COUNTED if what in name), "samples")
+
+    @property
+    def words(self) -> str:
+        """Its unit as people say it: a throughput's time is seconds for one of what it counts."""
+        return f"s per {self.counts.removesuffix('s')}" if self.kind == "throughput" else self.unit
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -41,6 +52,8 @@ class Columns:
     names: tuple[str, ...]
     notes: tuple[str, ...]
 
+
+COUNTED: Final = ("tokens", "images", "steps")  # in the names of columns of throughput
 
 # Contract name, then aliases in order of preference.
 # fmt: off

@@ -82,7 +82,7 @@ def cost_unit(aim: Aim, quantity: Quantity) -> str:
     money = "device-hours" if aim.price_per_device_hour is None else "price x device-hours"
     if run_length_known(aim, quantity):
         return f"{money} per run"
-    return f"{money} per step" if quantity.kind == "step" else f"{money} per million samples"
+    return f"{money} per step" if quantity.kind == "step" else f"{money} per million {quantity.counts}"
 
 
 def _hours_of_unit(series: Series, aim: Aim, devices: int, time: float) -> float:

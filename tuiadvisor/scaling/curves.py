@@ -12,7 +12,7 @@ import numpy as np
 
 from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Aim, cost, cost_unit, hours, run_length_known
-from tuiadvisor.scaling.decide import sized, time_words
+from tuiadvisor.scaling.decide import sized
 from tuiadvisor.scaling.efficiency import baseline
 from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
 from tuiadvisor.scaling.predict import Range, predict
@@ -84,7 +84,7 @@ def _picture(table: Table, report: Report, aim: Aim, missing: tuple[str, ...]) -
         deadline_note=deadline_words(first, aim.deadline_h),
         curves=curves,
         rows=rows,
-        time_unit=time_words(series.quantity.unit),
+        time_unit=series.quantity.words,
         cost_unit=cost_unit(aim, series.quantity),
         answers=tuple(answers(report)),
         missing=missing,

@@ -50,17 +50,12 @@ def sized(devices: int) -> str:
     return f"{devices:,} device{'' if devices == 1 else 's'}"
 
 
-def time_words(unit: str) -> str:
-    """The table's unit as people say it: a throughput's time is seconds for one of what it counts."""
-    return "s per sample" if unit == "1/throughput" else unit
-
-
 def decide(
     candidates: Sequence[Candidate], aim: Aim, unit: str, refused: str | None, doubt: str | None = None
 ) -> SizeDecision:
     """The decision for one series. At least one candidate is measured.
 
-    refused: why sizes beyond the measured ones are unknown, if they are.
+    unit: of the times, as people say it. refused: why sizes beyond the measured ones are unknown, if they are.
     doubt: what makes the rows ambiguous; nothing is decided on them then.
     """
     measured = sorted((one for one in candidates if not one.is_predicted), key=lambda one: one.devices)
@@ -239,7 +234,7 @@ def _changes(gain: float) -> str:
 def _reason(best: Candidate, candidates: Sequence[Candidate], aim: Aim, unit: str) -> str:
     low = f", at worst {best.cautious_time:.4g}" if best.is_predicted else ""
     source = "predicted" if best.is_predicted else "measured"
-    at = f"{sized(best.devices)} ({source} {best.time:.4g} {time_words(unit)}{low}, efficiency {best.efficiency:.2f})"
+    at = f"{sized(best.devices)} ({source} {best.time:.4g} {unit}{low}, efficiency {best.efficiency:.2f})"
     limits = _limits(aim)
     if aim.price_of_time is not None:
         return f"{at}: least cost plus time at {aim.price_of_time:g} an hour{limits}"
@@ -253,7 +248,7 @@ def _reason(best: Candidate, candidates: Sequence[Candidate], aim: Aim, unit: st
         said = "" if aim.objective else "; no objective was stated, so time decides"
         floor = f"larger ones gain nothing or fall below the floor of {aim.efficiency_floor:g}"
         return f"{at}: the fastest{limits}, {floor}{said}"
-    return f"{at}: the fastest{limits or ' of these sizes'}"
+    return f"{at}: the fastest{limits or ' of the sizes compared'}"
 
 
 def _limits(aim: Aim) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.scaling.batch import batch_words
 from tuiadvisor.scaling.classic import classic_words
 from tuiadvisor.scaling.cost import Aim, cost_unit
-from tuiadvisor.scaling.decide import sized, time_words
+from tuiadvisor.scaling.decide import sized
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ LEAST_WEIGHT: Final = 0.005  # of a law that is named: 1 % when rounded
 
 def text(table: Table, reports: Sequence[Report], aim: Aim) -> str:
     """All reports, a paragraph each."""
-    unit = time_words(table.quantity.unit)
+    unit = table.quantity.words
     head = f"{table.name}: {table.quantity.column}, time in {unit}, cost in {cost_unit(aim, table.quantity)}"
     return "\n\n".join([head, *(_report(report) for report in reports), *table.notes]) + "\n"
 
