@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_NS = 20_000_000  # of all backwards of the step together
 NODES_BETWEEN_CLOCKS = 64
-MAX_STEPS = 8  # until one of them was seen whole
+MAX_STEPS = 24  # until one of them was seen whole
 STEPS_IN_TURNS = 6  # alike, before one of them stands for all
 # Where the two factors stand among a node's inputs.
 PRODUCTS = {
