@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 MAX_NS = 20_000_000  # of all backwards of the step together
 NODES_BETWEEN_CLOCKS = 64
-MAX_STEPS = 24  # until one of them was seen whole
-STEPS_IN_TURNS = 6  # alike, before one of them stands for all
+MAX_STEPS = 8  # until one of them was seen whole
 # Where the two factors stand among a node's inputs.
 PRODUCTS = {
     "MmBackward0": 0,
@@ -57,7 +56,7 @@ class GraphLook:
         self.probe = probe
         self.former: Callable[..., Any] | None = None
         self.first_step = 0
-        self.by_step: dict[int, tuple[int, int]] = {}  # step -> FLOPs, backwards
+        self.by_step: dict[int, int] = {}
         self.why = ""
         self.spent_ns = self.num_polls = 0
 
@@ -90,27 +89,14 @@ class GraphLook:
         self.num_polls += 1
         if self.former is None or self.why:
             return True
-        return self.num_polls > MAX_STEPS or len(self._whole()) >= self._wanted()
-
-    def _whole(self) -> list[tuple[int, int]]:
-        step = self.probe.clock.step
-        return [found for number, found in sorted(self.by_step.items()) if number < step]
-
-    def _wanted(self) -> int:
-        """Steps: where optimizers take turns, one may be an actor's and the next a critic's."""
-        return 1 if self.probe.clock.turns is None else STEPS_IN_TURNS
+        return self.num_polls > MAX_STEPS or any(step < self.probe.clock.step for step in self.by_step)
 
     def told(self) -> dict[str, int | str]:
-        """`graph_flops` of one step of this rank with its number of backwards, or why not."""
-        whole = self._whole()
-        if len(set(whole)) > 1:
-            self.why = "other operations in one step than in the next"
+        """`graph_flops` of one step of this rank, or why not."""
         if self.why:
             return {"graph_unseen": self.why[:90]}
-        if len(whole) < self._wanted():
-            return {}
-        flops, num = whole[0]
-        return {"graph_flops": flops, "graph_backwards": num}
+        whole = [step for step in self.by_step if step < self.probe.clock.step]
+        return {"graph_flops": self.by_step[min(whole)]} if whole else {}
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A backward is about to begin. Never raises."""
@@ -119,13 +105,6 @@ class GraphLook:
             return
         if self.by_step and clock.step > min(self.by_step):
             return  # seen whole
-        turns = clock.turns
-        if (
-            turns is not None and not turns.is_settled
-        ):  # steps are of one optimizer yet: not what they will be
-            self.by_step.clear()
-            self.first_step = clock.step + 2
-            return
         begin_ns = monotonic_ns()
         if not without_dynamo(attempt, INSPECTION, self._count, clock.step, args, kwargs):
             self.why = self.why or "what could not be looked at"
@@ -142,8 +121,7 @@ class GraphLook:
         except Unseen as why:
             self.why = str(why)
             return False
-        flops, num = self.by_step.get(step, (0, 0))
-        self.by_step[step] = flops + found, num + 1
+        self.by_step[step] = self.by_step.get(step, 0) + found
         return True
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FIRST_STEP = 3  # wrappers and roots have shown themselves by then
 TURN_NS = 1_000_000
 MAX_TURNS = 24
-MAX_BORDERS = 24  # until the input and a whole step were seen
+MAX_BORDERS = 8  # until the input was seen
 MAX_GATHERED = 4  # times, as more models show themselves
 MICRO_STEPS = NUM_PHASES + 10  # place in a record, its mark included
 CONFIG_NAMES = ("config", "cfg", "model_config", "model_args", "args", "params", "hparams")

@@ -266,10 +266,6 @@ def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
         for other in [other for other, step in steps.done_in.items() if step != clock.step]:
             del steps.done_in[other]
         clock.turns = Turns(steps.done_in)
-        if (
-            probe.model_facts.pop("graph_flops", None) is not None
-        ):  # of one optimizer's steps: not what they are now
-            attempt(INSPECTION, probe.put_info)
     if clock.step >= STEPS_BEFORE_ROOT_SEARCH:
         steps.looked_at.add(number)
         clock.next_look = clock.step + STEPS_UNTIL_LOOK

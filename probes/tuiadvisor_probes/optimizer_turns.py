@@ -69,11 +69,6 @@ class Turns:
         self._num_in_loop = 0  # turns in this iteration
 
     @property
-    def is_settled(self) -> bool:
-        """Whether it is known where an iteration of several optimizers begins."""
-        return self._waits_for_data or self._root is not None
-
-    @property
     def asks_again(self) -> bool:
         """Each later event may begin an iteration, too: the first one may still belong to this one."""
         return self._root is not None and not self._waits_for_data

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 MAX_FACTS: Final = 100
 MAX_TEXT: Final = 100
 # What may differ by rank without a word: its own batch and cost, and what it holds of a model that is shared out.
-OWN: Final = frozenset(
-    {"input", "packed", "gathered_us", "steps_before", "graph_flops", "graph_backwards", "graph_unseen"}
-)
+OWN: Final = frozenset({"input", "packed", "gathered_us", "steps_before", "graph_flops", "graph_unseen"})
 COUNTED: Final = "graph_flops"  # of the rank's own batch: the mean stands for all
 
 

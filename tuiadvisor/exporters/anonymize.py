@@ -102,8 +102,6 @@ _MODEL_NUMBERS: Final = (
         "persistent_workers",
         "encoder_decoder",
         "gathered_us",
-        "graph_flops",
-        "graph_backwards",
         "config_layers",
         "config_heads",
         "config_hidden",
