@@ -27,7 +27,6 @@ AROUND_THE_MODEL = (
     "step_clock",
     "books",
     "forward_look",
-    "graph_flops",
 )
 
 # Stances of torch.compiler in which a guard that fails is answered by compiling anew.

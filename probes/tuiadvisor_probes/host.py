@@ -35,7 +35,6 @@ class Host(Protocol):
     roots: Any  # roots.Roots
     known_ddp: dict[int, Any]  # id -> weak reference
     model_facts: dict[str, Any]
-    backward_patch: Patch | None  # of torch.autograd.backward
     steps_before: int | None  # of the training, by its optimizer's count, before the clock's step 0
     looks_for_device: bool
     device_kind: str | None

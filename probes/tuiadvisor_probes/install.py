@@ -110,7 +110,6 @@ class Probe:
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
         self.steps_before: int | None = None
-        self.backward_patch: Any = None  # of torch.autograd.backward
         self.model_facts: dict[str, Any] = {}  # of the model and of torch's settings, once they are known
         self.looks_for_device = True  # until the first optimizer step
         self.device_kind: str | None = None  # where it has a clock of its own

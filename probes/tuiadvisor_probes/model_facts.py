@@ -13,7 +13,6 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from .forward_look import ForwardLook, hook_frames, own, without_dynamo
-from .graph_flops import GraphLook
 from .guard import INSPECTION, attempt
 from .model_walk import Walk
 from .phases import NUM_PHASES
@@ -59,7 +58,6 @@ class ModelFacts:
         """The next gathering begins from nothing."""
         self.walk: Walk | None = None
         self.look: ForwardLook | None = None
-        self.graph: GraphLook | None = None
         self.loader: dict[str, Any] = {}
         self.num_turns = self.num_borders = self.cost_ns = 0
 
@@ -94,15 +92,11 @@ class ModelFacts:
             self.walk, self.num_walked = Walk(roots), len(roots)
             self.look = ForwardLook(probe, roots[0])
             self.look.arm()
-            self.graph = GraphLook(probe)
-            self.graph.arm()
         self.loader = self.loader or loader_facts()
         is_walked = self.walk.advance(TURN_NS) or self.num_turns >= MAX_TURNS
         self.num_turns += 1
         self.num_borders += 1
-        is_looked = self.look is None or self.look.is_done
-        is_counted = self.graph is None or self.graph.is_done()
-        return is_walked and ((is_looked and is_counted) or self.num_borders >= MAX_BORDERS)
+        return is_walked and (self.look is None or self.look.is_done or self.num_borders >= MAX_BORDERS)
 
     def tell(self) -> None:
         """Into the info area, and wait for more models."""
@@ -115,10 +109,6 @@ class ModelFacts:
         begin_ns = monotonic_ns()
         if look is not None:
             look.disarm()
-        graph = self.graph
-        if graph is not None:
-            graph.disarm()
-            self.cost_ns += graph.spent_ns
         roots = self.roots()
         if not walk.num_modules:  # what could not be looked at is not known, and no model of nothing
             return
@@ -129,7 +119,6 @@ class ModelFacts:
         facts["micro_steps"] = attempt(INSPECTION, micro_steps, self.probe)
         facts["steps_before"] = self.probe.steps_before
         facts |= {**self.loader, **(look.found if look is not None else {})}
-        facts |= attempt(INSPECTION, graph.told) or {} if graph is not None else {}
         facts["gathered_us"] = (self.cost_ns + monotonic_ns() - begin_ns) // 1000
         self.probe.model_facts = {name: value for name, value in facts.items() if value not in ("", None)}
         self.num_roots = self.num_walked  # one may have shown itself meanwhile

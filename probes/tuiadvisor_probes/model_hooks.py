@@ -233,7 +233,7 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     probe.registration(pending)
     hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
-    probe.backward_patch = probe.patch(
+    probe.patch(
         autograd,
         "backward",
         lambda original: timed(

@@ -94,57 +94,6 @@ def test_where_weights_may_be_used_otherwise_nothing_is_counted(facts: dict[str,
     assert "capture RANK --flops" in found.why
 
 
-def counted(**facts: int | str) -> Stack:
-    """A classifier of which the probe counted a step."""
-    model: dict[str, int | str] = {"mm": 300, "params": 310, "trainable": 310, "embedding": 0, "models": 1}
-    return Stack({**model, "param_dtype": "float32", "recompute": "no", "graph_flops": 1000, **facts})
-
-
-def test_what_no_formula_tells_is_taken_from_the_graph_of_a_step() -> None:
-    """Of all ranks together; a formula and what was stated come first."""
-    found = assess(counted(), WORK, replace(NOTHING_GIVEN, peak_flops=1e6))
-    assert found.flops_per_step == 8 * 1000
-    assert found.mfu == found.hfu == pytest.approx(1000 / 0.1 / 1e6)
-    assert "graphs of one step" in (found.flops_source or "")
-    assert found.flops_per_token is None
-    images = counted(conv=5000)
-    assert assess(images, WORK, NOTHING_GIVEN).flops_per_step == 8 * 1000
-    transformer = counted(layers=1, attention_width=1, input="4x2048", input_dtype="int64")
-    assert "6·N" in (assess(transformer, WORK, NOTHING_GIVEN).flops_source or "")
-    stated = replace(NOTHING_GIVEN, flops_per_step=5.0)
-    assert assess(counted(), WORK, stated).flops_per_step == 5.0
-
-
-@pytest.mark.parametrize(
-    ("facts", "why"),
-    [
-        ({"graph_unseen": "a function of its own: Flash"}, "a function of its own: Flash"),
-        ({"mm_frozen": 100}, "no graph"),
-        ({"trainable": 200}, "no graph"),
-        ({"sharding": "DTensor: whole sizes"}, "all ranks together"),
-        ({"graph_flops": 0}, "recognized as attention"),
-    ],
-)
-def test_a_graph_that_does_not_hold_the_whole_step_is_not_counted(
-    facts: dict[str, int | str], why: str
-) -> None:
-    found = assess(counted(**facts), WORK, NOTHING_GIVEN)
-    assert found.flops_per_step is found.mfu is None
-    assert why in (found.why or "")
-
-
-def test_ranks_that_count_apart_are_averaged_and_one_that_does_not_leaves_it_open() -> None:
-    """Their batches may differ; of a rank whose graph is not seen nothing is known."""
-    alike = {0: {"mm": 5, "graph_flops": 100}, 1: {"mm": 5, "graph_flops": 300}}
-    found = stack_of(alike)
-    assert found is not None
-    assert found.facts["graph_flops"] == 200
-    assert found.differing == ()
-    open_ = stack_of({**alike, 2: {"mm": 5, "graph_unseen": "too many operations"}})
-    assert open_ is not None
-    assert "graph_flops" not in open_.facts
-
-
 def test_full_recomputation_is_a_third_more() -> None:
     """8 N against 6 N; where it cannot be told, HFU is unknown and not MFU."""
     again = Stack({**LAYER, "mm": 100, "mm_recomputed": 100, "recompute": "yes"})

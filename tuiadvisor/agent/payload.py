@@ -174,7 +174,6 @@ MODULE_ORDER: Final = (
     "iterator_hook",
     "forward_look",
     "model_walk",
-    "graph_flops",
     "model_facts",
     "install",
 )

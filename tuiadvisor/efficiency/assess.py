@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.efficiency.flops import FORMULA, GRAPH, TokenFlops, attention_width, graph_flops, token_flops
+from tuiadvisor.efficiency.flops import FORMULA, TokenFlops, attention_width, token_flops
 from tuiadvisor.efficiency.peaks import Peak, peak_of
 from tuiadvisor.views.efficiency import Efficiency, Stack
 
@@ -177,13 +177,10 @@ def _flops_per_step(
         return None, None, "", None, "the model is spread over pipeline stages: state --flops-per-step"
     tokens = _tokens(stack, work, given)
     each: TokenFlops = token_flops(stack, _length(stack, work))
-    if each.model is None or tokens is None:
-        counted = graph_flops(stack)
-        if counted.flops is not None:
-            whole = counted.flops * work.num_ranks
-            return whole, whole if stack.text("recompute") == "no" else None, GRAPH, None, ""
-        why = each.why if each.model is None else _why_no_tokens(stack)
-        return None, None, "", each.model, "; ".join(part for part in (why, counted.why) if part)
+    if each.model is None:
+        return None, None, "", None, each.why
+    if tokens is None:
+        return None, None, "", each.model, _why_no_tokens(stack)
     hardware = None if each.hardware is None else each.hardware * tokens
     return each.model * tokens, hardware, FORMULA, each.model, ""
 

@@ -22,9 +22,6 @@ NOT_A_TRANSFORMER: Final = (
     f"rows each weight is used was not seen; {COUNT}"
 )
 MOSTLY_CONVOLUTIONS: Final = 0.01  # of the multiplied weights; an image's patches are less
-GRAPH: Final = (
-    "matrix products, convolutions and attention in the graphs of one step's backwards, causal not halved"
-)
 FORMULA: Final = "6·N + 12·L·H·d·T a token, each weight once, causal not halved"
 
 
@@ -105,34 +102,6 @@ def token_flops(stack: Stack, length: float | None) -> TokenFlops:
     return TokenFlops(
         model, _hardware(stack, model, trained + frozen, attention), "", trained + frozen, attention
     )
-
-
-@dataclass(frozen=True, slots=True)
-class GraphFlops:
-    """Of one step of one rank, forward and backward. None: not known, and why."""
-
-    flops: float | None
-    why: str = ""
-
-
-def graph_flops(stack: Stack) -> GraphFlops:
-    """What the probe saw in the graphs of one step, where all that the step computes is in them."""
-    counted, unseen = stack.number("graph_flops"), stack.text("graph_unseen")
-    reasons = (
-        (unseen, f"the graph of its backward holds {unseen}"),
-        (
-            stack.number("mm_frozen")
-            or (stack.number("params") or 0) - (stack.number("trainable") or 0)
-            > (stack.number("embedding") or 0),
-            "what runs without gradients is in no graph",
-        ),
-        (
-            stack.text("sharding").startswith("DTensor") and "FSDP2" not in stack.text("wrappers"),
-            "what its sharded tensors say of their shapes is of all ranks together",
-        ),
-    )
-    why = next((said for holds, said in reasons if holds), "")
-    return GraphFlops(None, why) if why or not counted else GraphFlops(float(counted))
 
 
 def attention_width(stack: Stack) -> float | None:

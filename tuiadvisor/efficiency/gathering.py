@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 MAX_FACTS: Final = 100
 MAX_TEXT: Final = 100
 # What may differ by rank without a word: its own batch and cost, and what it holds of a model that is shared out.
-OWN: Final = frozenset({"input", "packed", "gathered_us", "steps_before", "graph_flops", "graph_unseen"})
-COUNTED: Final = "graph_flops"  # of the rank's own batch: the mean stands for all
+OWN: Final = frozenset({"input", "packed", "gathered_us", "steps_before"})
 
 
 def believed(value: object) -> dict[str, int | str]:
@@ -44,8 +43,4 @@ def stack_of(by_rank: Mapping[int, Mapping[str, int | str]]) -> Stack | None:
     differing = sorted(
         name for name in names if any(facts.get(name) != first.get(name) for facts in told[1:])
     )
-    counted = [count for facts in told if isinstance(count := facts.get(COUNTED), int)]
-    facts = {**first, COUNTED: sum(counted) // len(told)} if counted else first
-    if len(counted) < len(told):  # what one rank computes says nothing of another that could not be looked at
-        facts = {name: value for name, value in facts.items() if name != COUNTED}
-    return Stack(dict(facts), tuple(differing))
+    return Stack(dict(first), tuple(differing))
