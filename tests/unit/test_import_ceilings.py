@@ -344,3 +344,17 @@ def test_fio_of_one_way_is_read_where_ways_are_added_up(
         return
     found = fio_document(path)
     assert expected == (found["read_bytes_s"], found["write_bytes_s"])
+
+
+@pytest.mark.parametrize("step", ["2(factor)", "536870912(bytes)"])
+def test_a_table_that_was_cut_short_says_so(tmp_path: Path, step: str) -> None:
+    """Its best bandwidth is no ceiling: small messages do not fill the link."""
+    text = printed().replace("step: 2(factor)", f"step: {step}")
+    assert not nccl(tmp_path, text)["losses"]
+    lines = text.splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if line.startswith("262144 "))
+    found = nccl(tmp_path, "".join(lines[:at]))
+    assert ["the table ends at 131,072 of the 1,073,741,824 bytes asked for"] == [
+        loss.partition(":")[0] for loss in found["losses"]
+    ]
+    assert "lost: the table ends at 131,072" in nccl_summary(found)

@@ -523,3 +523,57 @@ def test_epochs_that_contradict_the_throughput_tell_no_step(tmp_path: Path) -> N
     with pytest.raises(NoStepsError) as refused:
         steplog_run(path)
     assert told == refused.value.document
+
+
+def megatron(times: list[str], first: int = 100) -> str:
+    """One line an iteration, each with the text of its time."""
+    lines = [MEGATRON.format(0, step, 256 * step, 12345.5) for step in range(first, first + len(times))]
+    return "".join(f"{line.replace('12345.5', time)}\n" for line, time in zip(lines, times, strict=True))
+
+
+def test_a_comma_between_digits_is_no_time(tmp_path: Path) -> None:
+    """1,500.0 ms were told as 1 ms."""
+    path = tmp_path / "train.log"
+    path.write_text(megatron(["1500.0", "1,500.0"] * 20))
+    found = steplog_document(path)
+    assert (20, 1.5) == (found["window"]["steps"], found["step"]["max_s"])
+    assert any("20 iterations left out, whose time is no number above 0" in loss for loss in found["losses"])
+
+
+def test_iterations_without_a_time_make_no_means_of_the_others(tmp_path: Path) -> None:
+    """Lines of nan between lines of one iteration each: those that stay are no means."""
+    path = tmp_path / "train.log"
+    path.write_text(megatron(["1500.0" if at % 5 else "nan" for at in range(40)]))
+    found = steplog_document(path)
+    assert 32 == found["window"]["steps"]
+    assert not any("mean of the steps" in loss for loss in found["losses"])
+    assert any("8 iterations left out" in loss for loss in found["losses"])
+
+
+@pytest.mark.parametrize("time", ["nan", "0.0", "1e30", "-5.0"])
+def test_a_log_whose_times_are_all_unusable_is_told_as_that(tmp_path: Path, time: str) -> None:
+    """And not as a table without a column."""
+    path = tmp_path / "train.log"
+    path.write_text(megatron([time] * 30))
+    with pytest.raises(TuiadvisorError, match="Megatron-LM's lines without a time that a step can have"):
+        steplog_document(path)
+
+
+def test_iterations_done_again_are_said(tmp_path: Path) -> None:
+    """After a restart, or of two jobs in one log; a progress bar that shows a step twice says nothing new."""
+    path = tmp_path / "train.log"
+    path.write_text(megatron(["1500.0"] * 40) + megatron(["3000.0"] * 30, first=110))
+    found = steplog_document(path)
+    assert (40, 3.0) == (found["window"]["steps"], found["step"]["median_s"])
+    assert any("30 iterations there again with another time" in loss for loss in found["losses"])
+    path.write_text(megatron(["1500.0"] * 40) * 2)
+    assert not any("again" in loss for loss in steplog_document(path)["losses"])
+
+
+def test_rows_whose_step_falls_back_are_said_to_be_numbered_by_row(tmp_path: Path) -> None:
+    """Steps 20 to 39 are nowhere in the table."""
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,step_time\n" + "".join(f"{at % 20},0.5\n" for at in range(40)))
+    assert any("numbered by their rows" in loss for loss in steplog_document(path)["losses"])
+    path.write_text("step,step_time\n" + "".join(f"{at},0.5\n" for at in range(40)))
+    assert not any("numbered by their rows" in loss for loss in steplog_document(path)["losses"])

@@ -29,6 +29,8 @@ ROW: Final = re.compile(
     r"(?:^|[\s:\]>])([0-9]{1,20})\s+[0-9]{1,20}\s+[a-z][a-z0-9_]{2,15}\s"
 )  # float, f8e4m3
 GPUS: Final = re.compile(r"#\s*nThread\s+(\d{1,6})\s+nGpus\s+(\d{1,6})\b")
+# The list of sizes goes up to maxBytes, each the one before times or plus the step.
+SIZES: Final = re.compile(r"\bmaxBytes\s+(\d{1,18})\s+step:\s*(\d{1,18})\s*\((factor|bytes)\)")
 RANK: Final = re.compile(r"#\s*Rank\s+(\d{1,7})\b.*?\bon\s+(\S{1,255})\s+device\b")
 NUMBER: Final = re.compile(r"\d{1,20}(\.\d{1,6})?")
 WRONG: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)")
@@ -47,6 +49,17 @@ class _Run:
     binaries: set[str] = field(default_factory=set)  # names of tests in the text
     counts_cpu: bool = False  # -C 1: the time is the CPU's, not the message's
     ranks_per_process: int | None = None
+    max_bytes: int | None = None  # asked for
+    step: tuple[int, str] = (0, "")  # to the next size: its number, factor or bytes
+
+    @property
+    def ends_early_at(self) -> int | None:
+        """The last size of a table that was to go further; None where it did not, or nobody says how far."""
+        if self.max_bytes is None or not self.rows:
+            return None
+        last, (by, how) = int(max(size for size, *_ in self.rows)), self.step
+        following = last * by if how == "factor" else last + by
+        return last if last < following <= self.max_bytes else None
 
     @property
     def num_ranks(self) -> int | None:
@@ -100,7 +113,18 @@ def nccl_document(path: Path) -> dict[str, Any]:
         "rows": rows,
         "latency_s": median(small) if small else None,
         "bus_bytes_s": max(row["bus_bytes_s"] for row in rows),
+        "losses": _losses(run),
     }
+
+
+def _losses(run: _Run) -> list[str]:
+    """Of a test that was cut short the best bandwidth may be less than the link's."""
+    last = run.ends_early_at
+    if last is None:
+        return []
+    return [
+        f"the table ends at {last:,} of the {run.max_bytes:,} bytes asked for: larger messages may reach more bandwidth"
+    ]
 
 
 def nccl_summary(document: dict[str, Any]) -> str:
@@ -121,6 +145,7 @@ def nccl_summary(document: dict[str, Any]) -> str:
     ]
     if half is not None:
         lines.append(f"  half of the bandwidth is reached by messages of {half:,} bytes")
+    lines += [f"lost: {loss}" for loss in document["losses"]]
     return "\n".join(lines)
 
 
@@ -147,6 +172,8 @@ def _note(run: _Run, line: str) -> None:
     """What a line of comment says of the test."""
     if found := GPUS.match(line):
         run.ranks_per_process = max(int(found[1]) * int(found[2]), 1)
+        if sizes := SIZES.search(line):
+            run.max_bytes, run.step = int(sizes[1]), (int(sizes[2]), sizes[3])
     elif found := RANK.match(line):
         if int(found[1]) < MAX_RANKS:
             run.ranks[int(found[1])] = found[2]

@@ -28,7 +28,7 @@ from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, slow_steps
 from tuiadvisor.phases import PHASES, TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from tuiadvisor.importers.imported import Progress, Row
@@ -43,6 +43,10 @@ BY_CLOCK: Final = (
 )
 CLOCK_SLACK_S: Final = 0.01  # by which steps may overlap: rows are stamped in milliseconds
 MIN_FITTING: Final = 0.9  # of a log's rows: else its clock is not that of the steps' ends
+TIMED_BY: Final = (
+    "Megatron-LM writes elapsed time per iteration (ms), NeMo train_step_timing in s, each as plain digits"
+)
+BY_ROW: Final = "steps are numbered by their rows: the column step does not rise from row to row"
 AT_EVALUATIONS: Final = "left out, rows at evaluations, where the count of samples falls back"
 MEANS: Final = "lines are some steps apart: each is the mean of the steps since the one before"
 BOTH: Final = "forward and backward are one span in the log: their time is in other"
@@ -101,16 +105,20 @@ def _read(path: Path, progress: Progress | None) -> _Log:
         head = file.read(HEAD_BYTES)
     if head.lstrip()[:1] == b"{" and b'"log_type_name"' in head:
         return _titan(path, read_titan(path, progress))
-    tool, lines, lengths = read_lines(path)
-    if lines:
-        log = _of_lines(f"step times that {tool} printed", lines)
-        return replace(log, notes=(*log.notes, *lengths.words()))
+    text = read_lines(path)
+    if text.lines:
+        log = _of_lines(f"step times that {text.tool} printed", text.lines, text.untimed)
+        return replace(log, notes=(*log.notes, *text.words()))
+    if text.tool:
+        raise TuiadvisorError(f"{path}: {text.tool}'s lines without a time that a step can have: {TIMED_BY}")
     mlperf = read_mllog(path)
     return _table(read_step_log(path)) if mlperf is None else _mlperf(path, mlperf)
 
 
-def _of_lines(words: str, lines: list[LoggedLine]) -> _Log:
-    apart = {later.number - line.number for line, later in pairwise(lines)}
+def _of_lines(words: str, lines: list[LoggedLine], untimed: Collection[int] = ()) -> _Log:
+    """untimed: iterations that were logged, too."""
+    numbers = sorted({line.number for line in lines}.union(untimed))
+    apart = {later - number for number, later in pairwise(numbers)}
     notes = [JOB, END_TO_END]
     if apart and max(apart) > 1:
         notes.append(MEANS)
@@ -146,6 +154,8 @@ def _table(rows: StepLog) -> _Log:
         )
     seconds = {number: took for number, took, *_ in steps}
     notes = (JOB, END_TO_END if ends is None else BY_CLOCK, *lengths.words())
+    if log.label_name == "step" and not is_step:
+        notes = (*notes, BY_ROW)
     if num_evaluations:
         notes = (*notes, f"{AT_EVALUATIONS}: {num_evaluations}")
     return _Log("a table of step times", ((0, "", _rows(steps)),), seconds, notes)
