@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from shared_data import SHARED, needs_data
 from test_import_kineto import event, job
@@ -17,6 +18,7 @@ from tuiadvisor.cli import main
 from tuiadvisor.cli.import_recording import write_imported
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun
+from tuiadvisor.importers.kinetoreport import kineto_document
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
@@ -80,6 +82,62 @@ def test_the_recording_names_whom_the_import_names(
         view.window.num_steps + sum(view.window.excluded.values()),
     )
     assert told["stragglers"]["because"] in view.verdict.because
+
+
+def with_a_rank_of_another_job(folder: Path) -> Path:
+    """Rank 3 communicates at other times than the others."""
+    generator = np.random.default_rng(3)
+    path = marked(folder, None) / "rank3.json.gz"
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    for entry in content["traceEvents"]:
+        if "nccl" in entry["name"]:
+            entry["ts"] += float(generator.uniform(-3000, 3000))
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    return folder
+
+
+def test_ranks_that_could_not_be_compared_are_not_said_to_be_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All ranks have a trace, one of them of another job: nothing to keep."""
+    told, view = imported(with_a_rank_of_another_job(tmp_path / "traces"), capsys)
+    assert [3] == [row["rank"] for row in told["per_rank"] if row["clock_offset_s"] is None]
+    assert not told["stragglers"]["late_rank_not_recorded"]
+    assert view.verdict.decision is None
+    assert "Not decided: rank 3 could not be compared" in view.verdict.sentence
+
+
+def test_where_all_were_recorded_nobody_is_told_to_record_more(tmp_path: Path) -> None:
+    """The late rank is the one whose times are of another job: it is not compared, but it has a trace."""
+    folder = with_a_rank_of_another_job(tmp_path / "traces")
+    for path in folder.glob("rank[012].json.gz"):
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        for entry in content["traceEvents"]:
+            if "nccl" in entry["name"]:
+                entry["ts"] -= 2_000
+                entry["dur"] += 2_000
+        path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    found = kineto_document(folder)["stragglers"]
+    assert ([], False) == (found["ranks"], found["late_rank_not_recorded"])
+    assert "the late rank is one of those not compared" in found["because"]
+    (folder / "rank3.json.gz").unlink()
+    found = kineto_document(folder)["stragglers"]
+    assert found["late_rank_not_recorded"]
+    assert "record all ranks" in found["because"]
+
+
+def test_too_few_calls_to_align_the_clocks_by_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of two that end together are no reason against the traces."""
+    folder = marked(tmp_path / "traces", 2, num_steps=1)
+    for path in folder.glob("*.gz"):
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        calls = [entry for entry in content["traceEvents"] if "nccl" in entry["name"]]
+        content["traceEvents"] = [entry for entry in content["traceEvents"] if entry not in calls[2:]]
+        path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    told, _ = imported(folder, capsys)
+    assert told["stragglers"]["because"] == "2 communication calls to align the clocks by, 3 are needed"
 
 
 def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,7 @@ def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
         "says": run.says,
         "notes": list(run.notes),
         "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
+        **({"uncompared": list(run.uncompared)} if run.uncompared else {}),
         **({} if run.device is None else {"device": run.device}),
         **({} if run.arithmetic is None else {"arithmetic": run.arithmetic}),
     }

@@ -241,6 +241,9 @@ def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
         **_text(told, "says", scrub),
         "late_ranks": [rank for rank in late if type(rank) is int] if isinstance(late, list) else None,
     }
+    uncompared = told.get("uncompared")
+    if isinstance(uncompared, list):
+        kept["uncompared"] = [rank for rank in uncompared if type(rank) is int]
     # Of the timeline only how fine it is: kernels have names of their authors'.
     device = told.get("device")
     resolution_ns = device.get("resolution_ns") if isinstance(device, dict) else None

@@ -51,7 +51,10 @@ class ImportedRank:
 
 @dataclass(frozen=True, slots=True)
 class ImportedRun:
-    """late_ranks: whom the import's own comparison names; None where it could not compare."""
+    """late_ranks: whom the import's own comparison names; None where it could not compare.
+
+    uncompared: ranks whose collectives end with no other rank's, so that they may be of other steps or another job.
+    """
 
     kind: str
     source: str  # name of the file or folder
@@ -66,6 +69,7 @@ class ImportedRun:
     schedule: str | None = None
     device: dict[str, Any] | None = None  # what the devices did: ranks, kinds, kernels, says
     arithmetic: dict[str, Any] | None = None  # FLOPs that were counted, and the peak: of tracework.arithmetic
+    uncompared: tuple[int, ...] = ()
 
 
 def _nothing() -> ImportedRun | None:

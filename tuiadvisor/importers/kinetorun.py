@@ -16,6 +16,7 @@ from tuiadvisor.importers.stepmarks import numbered
 from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
 from tuiadvisor.importers.tracework import arithmetic
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
+from tuiadvisor.metrics.traces.collective_alignment import SILENT
 from tuiadvisor.metrics.traces.op_table import named
 
 if TYPE_CHECKING:
@@ -126,7 +127,15 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         parallel={"pp": document["run"]["world_size"] or len(chosen)} if between_neighbours(traces) else {},
         device=recorded_work(document, ranks),
         arithmetic=arithmetic(document),
+        uncompared=() if between_neighbours(traces) else _uncompared(looked),
     )
+
+
+def _uncompared(looked: Looked) -> tuple[int, ...]:
+    """Ranks that communicate and whose clock nothing ties to the others'; where no two are tied, all of them."""
+    rows = () if looked.arrivals is None else looked.arrivals.ranks
+    apart = [row.rank for row in rows if row.clock_offset_ns is None and row.why_not != SILENT]
+    return tuple(row.rank for row in rows) if apart and len(apart) >= len(rows) - 1 else tuple(apart)
 
 
 def _compute_device(trace: RankTrace) -> dict[str, int | str]:

@@ -199,7 +199,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
                 {
                     **_fields(_text, "kind source words because"),
                     "notes": _list_of(_text),
-                    "late_ranks": _list_of(_integer),
+                    **_fields(_list_of(_integer), "late_ranks uncompared"),
                 }
             ),
             "traced": _object(

@@ -66,6 +66,7 @@ class Imported:
     device: DeviceWork | None = None  # what the devices did, where the source tells
     arithmetic: Arithmetic | None = None  # FLOPs of its operators, where they were recorded with shapes
     says: str = ""  # the one thing that the import would say first
+    uncompared: tuple[int, ...] = ()  # ranks whose collectives end with no other rank's
 
 
 @dataclass(frozen=True, slots=True)

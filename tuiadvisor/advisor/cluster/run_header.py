@@ -56,7 +56,7 @@ class RunHeader:
 
 def _imported(told: Payload) -> Imported:
     """What traces tell of themselves."""
-    late = told.get("late_ranks")
+    late, uncompared = told.get("late_ranks"), told.get("uncompared")
     return Imported(
         kind=text(told, "kind") or "unknown",
         source=text(told, "source") or "",
@@ -66,6 +66,7 @@ def _imported(told: Payload) -> Imported:
         device=device_work(told.get("device")),
         arithmetic=_arithmetic(told.get("arithmetic")),
         says=text(told, "says") or "",
+        uncompared=_integers(uncompared) if isinstance(uncompared, list) else (),
     )
 
 
@@ -93,7 +94,7 @@ def _traced(told: Payload) -> Traced:
     first, last = steps if len(steps) == 2 else (None, None)
     ranks = _integers(told.get("ranks"))
     of_traces = (of.kind, of.source, of.words, of.because, of.late_ranks, of.device, of.arithmetic, of.says)
-    return Traced(*of_traces, ranks, first, last)
+    return Traced(*of_traces, ranks=ranks, first_step=first, last_step=last)
 
 
 def _told(told: Payload) -> Iterator[str]:

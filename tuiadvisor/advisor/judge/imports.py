@@ -67,6 +67,13 @@ def of_import(verdict: Verdict, imported: Imported | None, late: tuple[int, ...]
         are = "is" if len(late) == 1 else "are"
         why = f"by the sums of its steps {rank_words(late)} {are} late, which the source cannot confirm"
         verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
+    if imported.uncompared and verdict.decision == "keep":
+        who = rank_words(imported.uncompared)
+        why = (
+            f"{who} could not be compared: communication ends together with no other rank's, as in traces of other "
+            "steps or of another job"
+        )
+        verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
     if why_blind(imported):
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
     # Nobody can wait for more steps of a trace; where its ranks cannot be compared they need not decide, either.

@@ -37,6 +37,7 @@ HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than th
 UNSEEN_SHARE: Final = 0.1
 STEADY_SHARE: Final = 0.5  # the same, where its time is as steady as a transfer's
 STEADY_SPREAD: Final = 0.2  # of how much its arrival moves against its peers'
+NOT_RECORDED: Final = ("was not recorded", "; record all ranks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ def arrivals(
         because = f"only {table.begin_MR.shape[0]} collectives were recorded on all of their ranks{together}"
         return replace(_nobody(calls, common, because), num_left_out=num_left_out)
     unseen = not complete or not table.all_seen or len(common.clocks) < len(calls)
-    return replace(_blame(common, table, unseen=unseen), num_left_out=num_left_out)
+    found = _blame(common, table, unseen=unseen, complete=complete)
+    return replace(found, num_left_out=num_left_out)
 
 
 def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: str) -> Arrivals:
@@ -170,7 +172,7 @@ def _one_collective(
     return begin, end, hidden
 
 
-def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
+def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) -> Arrivals:
     begin_MR, num_ranks = table.begin_MR, len(table.ranks)
     last_M = np.nanargmax(begin_MR, axis=1)
     rows = np.arange(last_M.size)
@@ -213,7 +215,7 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
         own_ns=float(own_M.sum()),
         recorded_ns=float(np.nanmax(table.end_MR) - np.nanmin(begin_MR)),
     )
-    culprit, share, not_recorded, because = _verdict(sums, unseen=unseen)
+    culprit, share, not_recorded, because = _verdict(sums, unseen=unseen, complete=complete)
     found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
     return Arrivals(int(last_M.size), common.reference, found, culprit, share, not_recorded, because)
 
@@ -257,15 +259,16 @@ class _Sums:
     recorded_ns: float
 
 
-def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bool, str]:
-    """(culprit, its share, is the late rank unrecorded, why)."""
+def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> tuple[int | None, float | None, bool, str]:
+    """(culprit, its share, is the late rank unrecorded, why). complete: whoever is unseen was recorded all the same."""
+    elsewhere, remedy = ("is one of those not compared", "") if complete else NOT_RECORDED
     delay_ns = float(sums.delay_R.sum())
     if unseen and sums.own_ns > max(STEADY_SHARE * delay_ns, MATTERS * sums.recorded_ns):
         because = (
-            "every recorded rank spends most of its communication waiting or transferring: "
-            "the late rank was not recorded, or the network is slow; record all ranks"
+            f"every {'compared' if complete else 'recorded'} rank spends most of its communication waiting or "
+            f"transferring: the late rank {elsewhere}, or the network is slow{remedy}"
         )
-        return None, None, True, because
+        return None, None, not complete, because
     lost = f"{delay_ns / sums.recorded_ns:.1%} of the time"
     if delay_ns < WORTH_A_NAME * sums.recorded_ns:
         is_long = delay_ns >= MATTERS * sums.recorded_ns
@@ -288,18 +291,19 @@ def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bo
     at_most = STEADY_SHARE if sums.steady_R[column] else UNSEEN_SHARE
     if unseen and sums.own_R[column] > at_most * sums.lead_R[column]:
         waits_long = sums.own_R[column] > at_most * sums.delay_R[column]
-        because = f"rank {rank} is the last of the recorded ranks but " + (
-            "itself waits long: the late rank was not recorded; record all ranks"
+        other = "not compared" if complete else "not recorded"
+        because = f"rank {rank} is the last of the {'compared' if complete else 'recorded'} ranks but " + (
+            f"itself waits long: the late rank {elsewhere}{remedy}"
             if waits_long
-            else "hardly behind the one before it: a rank that was not recorded may be later still; record all ranks"
+            else f"hardly behind the one before it: a rank that was {other} may be later still{remedy}"
         )
-        return None, None, True, because
+        return None, None, not complete, because
     if sums.alone_R[column] > STEADY_SHARE * sums.delay_R[column]:
         because = (
             f"rank {rank} is the last of those compared but spends long in communication with ranks that are not: "
             "the late rank may be one of them; record all ranks"
         )
-        return None, None, unseen, because
+        return None, None, unseen and not complete, because
     part = float(sums.caused_R[column] / sums.caused_R.sum())
     # Of ranks that were not recorded one may be later still, by no more than this one waited.
     of_whom, whose = ("is the last of the ranks compared", "their") if unseen else ("arrives last", "all")

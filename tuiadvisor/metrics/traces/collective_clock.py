@@ -125,6 +125,9 @@ def _by_vote(
     offset = int(np.median(differences[best : best + votes[best]]))
     possible = sum(min(reference[name].end_ns.size, other[name].end_ns.size, MAX_VOTERS) for name in shared)
     rivals = votes[np.abs(differences - offset) > 4 * tolerance]
+    if possible < MIN_MATCHES:
+        calls = f"{possible} communication call{'s' * (possible != 1)}"
+        return _none(f"{calls} to align the clocks by, {MIN_MATCHES} are needed")
     if votes[best] < max(MIN_MATCHES, MIN_VOTES * possible):
         return _none(
             f"only {int(votes[best])} of {possible} communication calls end together at any one offset"
