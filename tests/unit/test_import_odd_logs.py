@@ -223,6 +223,20 @@ def test_a_long_table_of_deepspeed_is_cut_with_a_count(tmp_path: Path) -> None:
     assert "and 3 more" in deepspeed_summary(document)
 
 
+@pytest.mark.parametrize("time", ["nan", "inf", "-602.29"])
+def test_a_row_of_deepspeed_without_numbers_is_said_to_be_missing(tmp_path: Path, time: str) -> None:
+    """The sum of the others is not all communication."""
+    head, *_ = table().splitlines()
+    row = f"{'':20}%d.0 KB{'':10}10{'':10}%s{'':10}5.0{'':10}1.0{'':10}1.0"
+    path = tmp_path / "a.log"
+    path.write_text("\n".join([head, "all_reduce", row % (1, "100.0"), row % (2, time), "", "done"]))
+    document = deepspeed_document(path)
+    assert (0.1, 1) == (document["total_s"], len(document["collectives"]))
+    assert "lost: 1 row with a time that is no number: not in the sums" in deepspeed_summary(document)
+    path.write_text("\n".join([head, "all_reduce", row % (1, "100.0")]))
+    assert [] == deepspeed_document(path)["losses"]
+
+
 def chakra(path: Path, *nodes: Any, **more: Any) -> dict[str, Any]:
     """The document of the sample with other nodes."""
     trace = execution_trace()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from tuiadvisor.cli.import_recording import write_imported
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun
 from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.metrics.traces.collective_arrival import arrivals
+from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
@@ -138,6 +141,34 @@ def test_too_few_calls_to_align_the_clocks_by_are_counted(
         path.write_bytes(gzip.compress(json.dumps(content).encode()))
     told, _ = imported(folder, capsys)
     assert told["stragglers"]["because"] == "2 communication calls to align the clocks by, 3 are needed"
+
+
+@pytest.mark.parametrize(
+    ("early", "says"),
+    [
+        (
+            (5,),
+            r"rank 5 arrives early and waits 30\.\d% of the time; the others arrive together: no straggler",
+        ),
+        ((2, 5), r"ranks 2, 5 arrive early and wait up to 30\.\d% of the time; the others arrive together"),
+        ((0, 1, 2, 3), "stragglers vary: several ranks arrive last"),
+    ],
+)
+def test_a_rank_with_less_to_do_makes_no_stragglers_of_the_others(early: tuple[int, ...], says: str) -> None:
+    """Eight ranks, a collective every 10 ms; the last to come changes from call to call, by 20 us."""
+    generator = np.random.default_rng(5)
+    end_ns = (np.arange(1, 41) * 10_000_000).astype(np.int64)
+    calls = {
+        rank: {
+            "allreduce": Calls(
+                end_ns - (3_150_000 if rank in early else 150_000) + generator.integers(0, 20_000, 40), end_ns
+            )
+        }
+        for rank in range(8)
+    }
+    found = arrivals(calls, {}, complete=True)
+    assert found.culprit is None
+    assert re.match(says, found.because)
 
 
 def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,8 @@ NUMBER: Final = r"(\d{1,15}(?:\.\d{1,6})?)"
 ROW: Final = re.compile(
     rf"^\s+(\d{{1,9}}(?:\.\d{{1,4}})?) ?([KMGTPEZY]?B)\s+(\d{{1,15}})\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s*$"
 )
+# Begins as a row does: a size and a count; of its times one is negative, not a number, or not there.
+ODD_ROW: Final = re.compile(r"^\s+\d{1,9}(?:\.\d{1,4})? ?[KMGTPEZY]?B\s+\d{1,15}\b")
 NAME: Final = re.compile(r"^([A-Za-z_][\w.]{0,60})\s*$")
 # What launchers put before each line: "node01: ", "[rank0]: ", "0: ".
 PREFIX: Final = re.compile(r"^(?:\[[^\]]{1,40}\]:?|[\w.-]{1,64}:) ?(?=\s{10}|[A-Za-z_]\w*\s*$|Comm\. Op)")
@@ -41,7 +43,7 @@ NONE: Final = (
 
 def deepspeed_document(path: Path) -> dict[str, Any]:
     """The last tables. TuiadvisorError where there is none."""
-    sums, waits = _read(path)
+    sums, waits, num_odd = _read(path)
     if not sums:
         raise TuiadvisorError(f"{path}: {NONE}")
     rows: list[dict[str, Any]] = [
@@ -72,15 +74,19 @@ def deepspeed_document(path: Path) -> dict[str, Any]:
         "total_s": total,
         "wait_s": sum(known) if known else None,
         "unknown": unknown,
-        "losses": [],
+        "losses": [f"{num_odd} row{'s' * (num_odd > 1)} with a time that is no number: not in the sums"]
+        if num_odd
+        else [],
     }
 
 
 Table = dict[tuple[str, int], tuple[int, float, float, float, float]]
 
 
-def _read(path: Path) -> tuple[Table, Table]:
+def _read(path: Path) -> tuple[Table, Table, int]:
+    """Sums, waits, and how many rows of either have no numbers."""
     tables: dict[str, Table] = {"": {}, "sums": {}, "waits": {}}
+    odd = {"sums": 0, "waits": 0}
     inside, op, number = "", "", 0
     with opened(path) as file:
         while (raw := file.readline(MAX_LINE)) and number < MAX_LINES:
@@ -89,9 +95,9 @@ def _read(path: Path) -> tuple[Table, Table]:
             line = PREFIX.sub("", line, count=1)
             if STRAGGLER.search(line) or HEAD.search(line):
                 inside = "waits" if STRAGGLER.search(line) else "sums"
-                tables[inside], op = {}, ""
+                tables[inside], odd[inside], op = {}, 0, ""
                 if inside == "sums":
-                    tables["waits"] = {}
+                    tables["waits"], odd["waits"] = {}, 0
             elif inside and (name := NAME.match(line)):
                 op = name[1]
             elif inside and (row := ROW.match(line)) and op:
@@ -99,7 +105,9 @@ def _read(path: Path) -> tuple[Table, Table]:
                 if len(tables[inside]) < MAX_ROWS:
                     one, two, three, four = (float(row[at]) for at in (4, 5, 6, 7))
                     tables[inside][op, size] = (int(row[3]), one, two, three, four)
-    return tables["sums"], tables["waits"]
+            elif inside and op and ODD_ROW.match(line):
+                odd[inside] += 1
+    return tables["sums"], tables["waits"], sum(odd.values())
 
 
 def deepspeed_summary(document: dict[str, Any]) -> str:
@@ -117,4 +125,5 @@ def deepspeed_summary(document: dict[str, Any]) -> str:
     ]
     if len(document["collectives"]) > SHOWN:
         lines.append(f"and {len(document['collectives']) - SHOWN} more")
-    return "\n".join([*lines, *(f"unknown {item['metric']}: {item['why']}" for item in document["unknown"])])
+    lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
+    return "\n".join([*lines, *(f"lost: {loss}" for loss in document["losses"])])

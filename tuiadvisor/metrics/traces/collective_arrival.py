@@ -16,6 +16,7 @@ from tuiadvisor.metrics.steps.arrays import mad_sigma
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.collective_alignment import SILENT, CommonClock, common_clock
 from tuiadvisor.metrics.traces.collective_clock import TOLERANCE_NS, Calls
+from tuiadvisor.metrics.traces.op_table import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -259,6 +260,19 @@ class _Sums:
     recorded_ns: float
 
 
+def _early(sums: _Sums) -> str:
+    """That a few ranks wait for all others, which come together: these have less to do, none of those is late."""
+    waits_R = sums.wait_R / sums.recorded_ns
+    early_R = waits_R >= WORTH_A_NAME
+    if not early_R.any() or np.median(waits_R) >= MATTERS:
+        return ""
+    found = [rank for rank, is_early in zip(sums.ranks, early_R, strict=True) if is_early]
+    most = f"{waits_R.max():.1%} of the time; the others arrive together: no straggler"
+    if len(found) == 1:
+        return f"rank {found[0]} arrives early and waits {most}"
+    return f"ranks {named(found)} arrive early and wait up to {most}"
+
+
 def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> tuple[int | None, float | None, bool, str]:
     """(culprit, its share, is the late rank unrecorded, why). complete: whoever is unseen was recorded all the same."""
     elsewhere, remedy = ("is one of those not compared", "") if complete else NOT_RECORDED
@@ -281,12 +295,8 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> tuple[int | None, 
     share = float(sums.caused_R[column]) / total if total > 0 else 0.0
     delay = float(sums.delay_R[column]) / sums.recorded_ns
     if not origin_R[column] or share < CULPRIT_SHARE or delay < WORTH_A_NAME:
-        return (
-            None,
-            None,
-            False,
-            f"stragglers vary: several ranks arrive last, no single culprit; {lost} is waiting for them",
-        )
+        vary = f"stragglers vary: several ranks arrive last, no single culprit; {lost} is waiting for them"
+        return None, None, False, _early(sums) or vary
     rank = sums.ranks[column]
     at_most = STEADY_SHARE if sums.steady_R[column] else UNSEEN_SHARE
     if unseen and sums.own_R[column] > at_most * sums.lead_R[column]:
