@@ -111,6 +111,15 @@ def test_a_slow_link_thread_or_exchange_is_not_kept(fault: dict[str, object], to
     assert "a capture of kernels tells" in view.verdict.sentence
 
 
+def test_optimizers_slow_on_most_ranks_are_not_kept() -> None:
+    """The typical one is a slow one then."""
+    slow = replace(JOB, slow_optimizer=tuple((rank, 20.0) for rank in (0, 1, 3)))
+    assert step_s(slow) > 1.1 * step_s(JOB)
+    view = view_of(slow)
+    assert "keep" != view.verdict.decision
+    assert "around them" in view.verdict.sentence
+
+
 def test_a_link_that_costs_next_to_nothing_is_kept() -> None:
     """Twice as slow, a hundredth of the step."""
     slow = replace(JOB, slow_link=((1, 0.05 * MS),))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.pipeline.pipeline_balance import unhidden_R
-from tuiadvisor.metrics.pipeline.pipeline_limits import HEAVY_EXCESS, MAX_UNHIDDEN, typical
+from tuiadvisor.metrics.pipeline.pipeline_limits import HEAVY_EXCESS, MAX_UNHIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,9 @@ class StageAccount:
 
     step_s: float
     between_s: float  # within its span beyond that of equal stages: sends, launches, stages that differ
-    around_s: float  # before its first chunk and after its last but a typical optimizer: data, exchange, other threads
+    around_s: (
+        float  # before its first chunk and after its last but the lightest optimizer: data, exchange, threads
+    )
     uneven_share: float  # at most, by which a stage of any pipeline takes longer than the lightest
     stage: int  # that one
     rank: int  # and who holds it
@@ -67,8 +69,10 @@ def stage_account(
     if not looked_at:
         return None
     stages, shares, rests = [], [], []
-    known = [float(seconds.mean()) for seconds in optimizer_s_R.values() if seconds.size]
-    optimizer_s = typical(np.array(known)) if known else 0.0
+    # The lightest one, as of stages: what others take longer for is no work that all have.
+    optimizer_s = min(
+        (float(seconds.mean()) for seconds in optimizer_s_R.values() if seconds.size), default=0.0
+    )
     for limits, events in looked_at:
         if limits.equal_span_s is None or events.behind_ns is None:
             return None
