@@ -209,6 +209,7 @@ class Advisor(Intake):
                 accounted,
                 stands=bool(said.hang or said.no_step),
                 hangs=bool(said.hang),
+                traced=self.device_times if seen.clock == "device" and self.device_times.of_trace else None,
             ),
             trend=self._trend(seen, marks(said.judged, diagnosis, begun)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),

@@ -5,6 +5,7 @@ In: wall time, roster, steps, what was seen.  Out: Goodput.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +17,10 @@ from tuiadvisor.phases import PAUSES
 if TYPE_CHECKING:
     from tuiadvisor.advisor.assemble.seen import Seen
     from tuiadvisor.advisor.cluster.membership import Roster
+    from tuiadvisor.advisor.detail.device_times import DeviceTimes, Stretch
     from tuiadvisor.advisor.judge.goodput import Accounted
     from tuiadvisor.advisor.steps.step_store import StepStore
-    from tuiadvisor.advisor.steps.wall_time import WallTime
+    from tuiadvisor.advisor.steps.wall_time import Life, WallTime
     from tuiadvisor.views.goodput import Goodput
 
 
@@ -31,15 +33,21 @@ def wall_goodput(
     *,
     stands: bool,
     hangs: bool,
+    traced: DeviceTimes | None = None,
 ) -> Goodput | None:
-    """None before the first step. stands: no step has ended for long. hangs: and that is a hang."""
+    """None before the first step. stands: no step has ended for long. hangs: and that is a hang.
+
+    traced: the steps of a trace that is judged by its devices' clocks; None of any other run.
+    """
     if wall.rank is None or not wall.lives:
         return None
-    last = wall.lives[-1]
+    lives = wall.lives if traced is None else _on_device(wall.lives, traced.stretch(wall.rank))
+    last = lives[-1]
     heard_ns = roster.last_heard_ns(wall.rank) if stands else None
-    change, marked_s = _window(wall, store, seen)
+    change, marked_s = _window(wall, store, seen, is_traced=traced is not None)
     clocks = Clocks(
-        lives=wall.lives,
+        lives=lives,
+        is_first_whole=traced is not None,
         starts=roster.clocks.process_starts(roster.ranks.get(wall.rank), last.host),
         still_since_end_s=0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS,
         hangs=hangs,
@@ -51,8 +59,26 @@ def wall_goodput(
     return waterfall(clocks, accounted)
 
 
-def _window(wall: WallTime, store: StepStore, seen: Seen) -> tuple[tuple[int, int] | None, dict[str, float]]:
-    """(time and own step at which the present level began, if it did; seconds of marked pauses in the window)."""
+def _on_device(lives: list[Life], device: Stretch | None) -> list[Life]:
+    """The life of a trace as its device lived it: a thread that runs ahead has launched all long before it is done."""
+    if device is None or len(lives) != 1:
+        return lives
+    (life,) = lives
+    if device.first_step == life.first_step:
+        first_ns = device.first_end_ns - device.begin_ns
+        life = replace(life, begin_ns=device.begin_ns, first_ns=first_ns)
+    if device.last_step == life.last_step:
+        life = replace(life, end_ns=max(device.end_ns, life.begin_ns))
+    return [life]
+
+
+def _window(
+    wall: WallTime, store: StepStore, seen: Seen, *, is_traced: bool
+) -> tuple[tuple[int, int] | None, dict[str, float]]:
+    """(time and own step at which the present level began, if it did; seconds of marked pauses in the window).
+
+    is_traced: the time is the device's, as the wall time of a trace.
+    """
     table, diagnosis, rank = seen.table, seen.diagnosis, wall.rank
     if table is None or diagnosis is None or rank not in table.ranks:
         return None, {}
@@ -61,6 +87,11 @@ def _window(wall: WallTime, store: StepStore, seen: Seen) -> tuple[tuple[int, in
     column = min(max(first_step - table.first_step, 0), table.num_steps - 1)
     spent_PK = table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES], row, column:]
     marked_s = dict(zip(PAUSES, np.nansum(spent_PK, axis=1).tolist(), strict=True))
+    if is_traced:
+        table = diagnosis.table
+        if rank not in table.ranks:
+            return None, marked_s
+        row, column = table.ranks.index(rank), diagnosis.window_start
     begin_s = table.begin_s_RK[row, column]
     offset = store.job_offsets().get(rank)
     if diagnosis.regime_step is None or offset is None or not np.isfinite(begin_s):

@@ -14,6 +14,7 @@ do not decide, nothing is said.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +52,17 @@ _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" 
 # The host's clock: it says when the thread passed, not when the device did.
 _OF_HOST: Final = frozenset({"arrive_ns", "release_ns", "comm_total_ns"})
 _OF_THREAD: Final = _OF_HOST - {"comm_total_ns"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Measured steps of one rank's device, on its own clock; steps as its probe counts."""
+
+    first_step: int
+    last_step: int
+    begin_ns: int
+    first_end_ns: int
+    end_ns: int
 
 
 class DeviceTimes:
@@ -162,6 +174,24 @@ class DeviceTimes:
         whole = self._values[rows][:, :, _END] > self._values[rows][:, :, _BEGIN]
         newest = self._last_step[rows][:, None] + self.of_trace
         return np.asarray((steps != UNKNOWN) & (steps < newest) & whole)
+
+    def stretch(self, rank: int) -> Stretch | None:
+        """From its first measured step that is still held to its newest; None without any."""
+        if rank not in self._row_of:
+            return None
+        row = np.array([self._row_of[rank]])
+        slots = np.flatnonzero(self._complete(row)[0])
+        if not slots.size:
+            return None
+        steps, values = self._steps[row[0], slots], self._values[row[0], slots]
+        first, last = int(steps.argmin()), int(steps.argmax())
+        return Stretch(
+            first_step=int(steps[first]),
+            last_step=int(steps[last]),
+            begin_ns=int(values[first, _BEGIN]),
+            first_end_ns=int(values[first, _END]),
+            end_ns=int(values[last, _END]),
+        )
 
     def table(
         self, store: StepStore, first: int | None = None, last: int | None = None

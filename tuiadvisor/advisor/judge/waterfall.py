@@ -40,6 +40,7 @@ class Clocks:
         default_factory=dict
     )  # start of a process: steps that the training had done before, by its own count
     wall_shift_ns: int | None = None  # to the wall clock
+    is_first_whole: bool = False  # the first record is a whole step, as each mark of a trace is
     hangs: bool = True  # where it stands that is a hang; else what it does since its last step was not seen
 
 
@@ -179,7 +180,7 @@ def _outside(clocks: Clocks) -> _Cut:
             cut.add("restart" if is_new else "unwatched", (life.begin_ns - former.end_ns) * NS)
         spent_ns = life.end_ns - life.begin_ns
         num_steps = life.num_steps
-        if former is None and not is_first_step:  # its first record begins somewhere within a step
+        if former is None and not (is_first_step or clocks.is_first_whole):  # it begins within a step
             cut.add("not_judged", life.first_ns * NS)
             spent_ns, num_steps = spent_ns - life.first_ns, num_steps - 1
         if is_first_step:  # what its first record did before the first phase was start-up too
