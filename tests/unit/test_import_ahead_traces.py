@@ -174,6 +174,29 @@ def test_the_wall_time_of_a_trace_is_its_devices(
     assert late.loss_s_per_step / view.step.mean_s == pytest.approx(shares["straggler"], abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("dur", "launches", "num_steps"), [(50.0, False, 6), (50.0, True, 7), (9_000.0, False, 7)],
+    ids=["cut off", "with work", "long"],
+)  # fmt: skip
+def test_a_last_mark_that_the_trace_cut_off_is_no_step(
+    tmp_path: Path, dur: float, num_steps: int, *, launches: bool
+) -> None:
+    """The profiler stopped 49 us after the last prof.step(): of it and one of 9.3 ms the mean was 4.67 ms."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, HEALTHY), num_steps=6)
+    path = folder / "trace-0.json"
+    content = json.loads(path.read_text())
+    marks = [one for one in content["traceEvents"] if one["name"].startswith("ProfilerStep")]
+    begin = max(one["ts"] + one["dur"] for one in marks) + 30
+    content["traceEvents"].append(event("ProfilerStep#6", begin, dur, "user_annotation"))
+    if launches:
+        launch = event("cudaLaunchKernel", begin + 10, 5, "cuda_runtime", correlation=9_999)
+        content["traceEvents"] += [launch, _on_device("sgemm", begin + 200_000, 100, 9_999)]
+    path.write_text(json.dumps(content))
+    told = kineto_document(folder)
+    assert [num_steps, 6] == [len(row["steps"]) for row in told["per_rank"]]
+    assert (num_steps == 6) == any("ProfilerStep#6 is no step" in loss for loss in told["losses"])
+
+
 def test_that_all_is_well_few_steps_do_not_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor do seven tell that a rank is slow."""
     _, view = imported(two_ranks(tmp_path / "well", (HEALTHY, HEALTHY)), capsys)

@@ -209,6 +209,7 @@ def _row(trace: RankTrace, times: _Times, found: Arrivals | None, world: int | N
         "idle_by_stream": _idle(times.idle),
         **with_waits(times.work, mine, found),
         "steps": [{"name": name, "duration_s": dur / NS} for name, _, dur in trace.steps],
+        "marks_cut_off": [{"name": name, "duration_s": dur / NS} for name, _, dur in trace.stubs],
         "gpu_events": times.num_events,
         "events": trace.num_events,
         "processes": trace.num_processes,
@@ -395,6 +396,11 @@ def _losses(
         for attribute, what in LEFT_OUT
         for trace in folder.traces
         if (num := getattr(trace, attribute))
+    ]
+    losses += [
+        f"{trace.file}: {name} is no step: the trace ends {1e-6 * dur:.3g} ms into it, before anything began in it"
+        for trace in folder.traces
+        for name, _, dur in trace.stubs
     ]
     losses += [
         f"{trace.file}: its list of events has no end: what would follow the last one is not known"

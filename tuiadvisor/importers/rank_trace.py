@@ -44,6 +44,7 @@ class RankTrace:
     num_dropped: int  # events without a usable time
     num_bytes: int
     num_marks_dropped: int = 0  # of steps, without a usable time
+    stubs: tuple[tuple[str, int, int], ...] = ()  # marks as of steps, cut off before anything began in them
     num_halves_lost: int = 0  # begins and ends of events without the other
     digest: bytes = b""  # of its events' times and its marks: two files of one trace have the same
     is_open: bool = False  # its list of events has no end

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from tuiadvisor.metrics.steps.arrays import Ints
 
 NUMBER: Final = re.compile(r"#(\d{1,9})\b")
+STUB: Final = 0.1  # of the median of the others: a shorter last mark, in which nothing began, is none
 
 
 def numbered(marked: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
@@ -25,3 +29,17 @@ def numbered(marked: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int
     steps = [(number, begin, end) for number, (_, begin, end) in zip(numbers, marks, strict=True)]
     # A mark within another one is of no step of its own.
     return [step for at, step in enumerate(steps) if at == 0 or step[1] >= steps[at - 1][2]]
+
+
+def without_stub(steps: Sequence[tuple[str, int, int]], begun_ns: Ints) -> tuple[tuple[str, int, int], ...]:
+    """Marks in their order, without a last one that the end of the trace cut off before anything began in it.
+
+    prof.step() after the last step begins another one, which lasts until the profiler stops. begun_ns: when the work
+    of a device was launched, or operators began; where nothing is known of it, all marks stay.
+    """
+    if len(steps) < 2 or not (begun_ns >= 0).any():
+        return tuple(steps)
+    _, begin, dur = steps[-1]
+    is_short = dur < STUB * median(dur for _, _, dur in steps[:-1])
+    is_empty = not ((begun_ns >= begin) & (begun_ns < begin + dur)).any()
+    return tuple(steps[:-1] if is_short and is_empty else steps)

@@ -30,7 +30,7 @@ from tuiadvisor.importers.kernelnames import (
 from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.rank_trace import CommCalls, RankTrace
-from tuiadvisor.importers.stepmarks import NUMBER
+from tuiadvisor.importers.stepmarks import NUMBER, without_stub
 from tuiadvisor.metrics.series.intervals import cover
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE, GpuEvents
 
@@ -254,6 +254,8 @@ class TraceColumns:
         host = self._host_events() if not len(self.begin) else None
         if self.work is not None:
             self.work.copied_ns = self._copied(launch)
+        marks = sorted(self.steps, key=lambda step: step[1])
+        steps = without_stub(marks, launch if host is None else host.begin_ns)
         return RankTrace(
             file=file,
             rank=rank,
@@ -264,10 +266,11 @@ class TraceColumns:
             linked=linked,
             comm=self._calls(begin, end),
             guessed=self.guessed,
-            steps=tuple(sorted(self.steps, key=lambda step: step[1])),
+            steps=steps,
             num_events=self.num_events,
             num_dropped=self.num_dropped,
             num_marks_dropped=self.num_marks_dropped,
+            stubs=tuple(marks[len(steps) :]),
             num_halves_lost=self.halves.num_lost,
             is_open=source.is_open,
             digest=self._digest(),
