@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 
+MOST_BESIDE = "the largest part of the rest, 58.0 %: nothing runs on it, before its first event"
+
+
 def launched(number: int, at: float) -> dict[str, Any]:
     return event("cudaLaunchKernel", at, 1, "cuda_runtime", correlation=number)
 
@@ -72,6 +75,30 @@ def test_where_a_devices_time_went_worked_out_by_hand(tmp_path: Path) -> None:
         "other": (1, 0),
     } == kinds
     assert ["ampere_sgemm_128x64_nn", ALL_REDUCE] == [each["name"] for each in row["top_kernels"][:2]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "says"),
+    [
+        (580, 1000, f"computes 38.6 % of 0.001 s (1 step and what is around); {MOST_BESIDE}"),
+        (0, 420, f"computes 38.6 % of 0.001 s (1 step and what is around); {MOST_BESIDE}"),
+        (30, 1000, "computes 96.5 % of 0.00097 s"),
+        (-100, 1100, "computes 97.2 % of 0.0012 s"),
+    ],
+    ids=["before", "after", "little", "beyond"],
+)  # fmt: skip
+def test_what_a_step_is_beside_its_device_is_said(tmp_path: Path, begin: int, end: int, says: str) -> None:
+    """'Computes 96.8 % of 0.16 s (1 step)' of a step of 0.383 s, whose first 0.218 s were the host's alone."""
+    events = [
+        event("ProfilerStep#3", 0, 1000, "user_annotation"),
+        launched(1, begin - 1),
+        event("ampere_sgemm_128x64_nn", begin, 100, correlation=1, stream=7),
+        launched(2, begin + 132),
+        event("flash_fwd_kernel", begin + 134, end - begin - 134, correlation=2, stream=7),
+    ]
+    trace(tmp_path / "rank0.json", events, 0, 1)
+    (told,) = kineto_document(tmp_path)["says"]
+    assert says in told
 
 
 def test_one_rank_says_what_one_rank_can_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

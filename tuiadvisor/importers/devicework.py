@@ -46,6 +46,10 @@ CPU_WORDS: Final = {
     "optimizer": "no operator runs in the optimizer",
     OTHER_HOST: "no operator runs outside of these phases: Python, waiting, sleeping",
 }
+BESIDE_WORDS: Final = {
+    "gpu": "nothing runs on it, before its first event in the trace or after its last",
+    "cpu": "no operator runs, before the first one in the trace or after the last",
+}
 WORDS: Final = {
     "exposed_s": "exposed communication, which nothing hides",
     "copy_s": "copies alone",
@@ -64,6 +68,7 @@ def device_work(trace: RankTrace) -> dict[str, Any] | None:
         return None
     doing = {name: value / NS for name, value in split.host_doing.items()}
     return {
+        **_beside_window(trace),
         "time_by_cause": {
             "window_s": split.window_ns / NS,
             "compute_s": split.compute_ns / NS,
@@ -90,6 +95,7 @@ def _on_cpu(trace: RankTrace, events: GpuEvents) -> dict[str, Any] | None:
     idle = Intervals(busy.end[:-1], busy.begin[1:])
     doing = {name: both(idle, when) / NS for name, when in _doing(trace.work).items()}
     return {
+        **_beside_window(trace),
         "time_by_cause": {
             "window_s": time.window_ns / NS,
             "compute_s": time.compute_ns / NS,
@@ -103,6 +109,16 @@ def _on_cpu(trace: RankTrace, events: GpuEvents) -> dict[str, Any] | None:
         },
         **_kernels(trace),
     }
+
+
+def _beside_window(trace: RankTrace) -> dict[str, Any]:
+    """Seconds of the steps before the first of what computed and after the last, of which the window knows nothing."""
+    before_ns = after_ns = 0
+    if trace.steps:
+        before_ns = int(trace.worked.begin_ns.min()) - trace.steps[0][1]
+        after_ns = trace.steps[-1][1] + trace.steps[-1][2] - int(trace.worked.end_ns.max())
+    beside = {"before": max(before_ns, 0) / NS, "after": max(after_ns, 0) / NS}
+    return {"steps_beside_window_s": beside}
 
 
 def _doing(work: HostWork | None) -> dict[str, Intervals]:
@@ -175,8 +191,13 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
     who = device if num_rows == 1 else f"{device} of {_who(row)}"
     num = len(row["steps"])
     of = f"{num} step{'s' * (num > 1)} and what is around" if num else "a trace without step marks"
-    said = f"{who} computes {_percent(found['compute_s'], window)} of {window:.4g} s ({of})"
     parts = causes(row)
+    beside = row["steps_beside_window_s"]
+    if sum(beside.values()) > max((seconds for _, seconds in parts), default=0.0):
+        # Else what the host does there would be in no sentence: the steps' time is the base.
+        window += sum(beside.values())
+        parts = [(BESIDE_WORDS["cpu" if row["device"] == "cpu" else "gpu"], sum(beside.values()))]
+    said = f"{who} computes {_percent(found['compute_s'], window)} of {window:.4g} s ({of})"
     if parts:
         words, seconds = parts[0]
         said += f"; the largest part of the rest, {_percent(seconds, window)}: {words}"

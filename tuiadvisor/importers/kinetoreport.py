@@ -234,7 +234,12 @@ def with_waits(
 ) -> dict[str, Any]:
     """What the device did, with how long it waited in collectives for ranks that came later; null: not compared."""
     if work is None:
-        return {"time_by_cause": None, "kernels_by_kind": [], "top_kernels": []}
+        return {
+            "time_by_cause": None,
+            "steps_beside_window_s": None,
+            "kernels_by_kind": [],
+            "top_kernels": [],
+        }
     wait_s = _waits(mine, found)["wait_s"]
     return {**work, "time_by_cause": {**work["time_by_cause"], "collective_wait_s": wait_s}}
 
