@@ -51,6 +51,29 @@ def test_skew_transfer_and_last_arriver() -> None:
     assert 0.001 == row.hidden_s
 
 
+def test_ranks_that_are_told_one_after_the_other_are_compared() -> None:
+    """Of 48 calls a rank, the second rank's first ones drove out the last ones of the first: none had two ranks."""
+    held = Collectives()
+    rows = sorted(burst(48, late=1, ranks=2))
+    for rank in range(2):
+        held.take(columns([row for row in rows if row[0] == rank]))
+    (row,) = held.rows(2, 1)
+    assert (2, MAX_CALLS, 1, 1.0) == (row.num_ranks, row.num_seen, row.last_rank, row.last_share)
+
+
+def test_a_job_that_starts_again_counts_anew() -> None:
+    """Its first calls have smaller numbers than those before, and are the latest."""
+    held = Collectives()
+    held.take(columns(burst(80, late=1, ranks=2)))
+    again = [
+        (rank, kind, step, begin + 10**10, end + 10**10, *rest)
+        for rank, kind, step, begin, end, *rest in burst(40, late=0, ranks=2)
+    ]
+    held.take(columns(again))
+    (row,) = held.rows(2, 1)
+    assert (19, 0, 1.0, MAX_CALLS) == (row.last_step, row.last_rank, row.last_share, row.num_seen)
+
+
 def test_what_cannot_be_compared_is_unknown() -> None:
     """Several hosts have clocks of their own; a rank that was not seen may have been the last one."""
     held = Collectives()

@@ -10,8 +10,10 @@ import pytest
 from test_import_kineto import ALL_REDUCE, Event, event, trace
 from test_import_recording import imported
 
+from tuiadvisor.advisor.detail.collectives import MAX_CALLS
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import main
+from tuiadvisor.importers.kernelnames import moved_bytes
 from tuiadvisor.importers.kinetoreport import kineto_document
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def two_ranks(folder: Path, works: tuple[Work, Work], num_steps: int = 12, *, sy
             done = max(begin) + MOVING_US
             for rank in range(2):
                 kernel = _on_device(ALL_REDUCE, begin[rank], done - begin[rank], number + 20 + bucket)
-                kernel["args"]["stream"] = 16
+                kernel["args"] |= {"stream": 16, "In msg nelems": 1_050_624, "dtype": "Float"}
                 events[rank].append(kernel)
                 end[rank] = done + 5
         for rank, work in enumerate(works):
@@ -390,3 +392,48 @@ def test_a_late_rank_that_traces_of_different_moments_cannot_confirm_is_no_reaso
     assert [] == told["stragglers"]["ranks"]
     assert (None, True) == (view.verdict.decision, bool(view.window.why_undecided))
     assert "rank 1 is late, which the source cannot confirm" in view.verdict.sentence
+
+
+@pytest.mark.parametrize("synced", [False, True], ids=["ahead", "synced"])
+def test_a_call_counts_in_the_step_that_launched_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
+) -> None:
+    """Four a step on every rank were 2.5: what the device did behind the last mark was in no step."""
+    _, view = imported(two_ranks(tmp_path / "traces", (HEALTHY, SLOW), synced=synced), capsys)
+    (row,) = view.collectives
+    assert (4.0, 2, MAX_CALLS) == (row.per_step, row.num_ranks, row.num_seen)
+    assert 4 * 1_050_624 == row.num_bytes
+    assert row.transfer_s == pytest.approx(MOVING_US / 1e6, rel=0.05)
+    assert 1 == row.last_rank
+
+
+def test_a_call_that_was_launched_before_the_first_step_is_in_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The device of rank 0 begins with a call whose launch the profiler did not see: the others keep their numbers."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW))
+    path = folder / "trace-0.json"
+    content = json.loads(path.read_text())
+    content["traceEvents"].append(_on_device(ALL_REDUCE, BASE_US + 100, 50, 999_999))
+    path.write_text(json.dumps(content))
+    _, view = imported(folder, capsys)
+    assert {4.0} == {row.per_step for row in view.collectives}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "num_bytes"),
+    [
+        ({"In msg nelems": 8, "Out msg nelems": 16, "dtype": "BFloat16"}, 32),
+        ({"In msg nelems": 8, "dtype": "Double"}, 64),
+        ({"In msg nelems": 8, "dtype": "Unheard"}, -1),
+        ({"In msg nelems": "8", "dtype": "Float"}, -1),
+        ({"In msg nelems": 1 << 62, "dtype": "Float"}, -1),
+        ({"dtype": "Float"}, -1),
+        ({}, -1),
+    ],
+)
+def test_bytes_of_a_call_are_known_where_the_trace_says_both_number_and_type(
+    arguments: dict[str, object], num_bytes: int
+) -> None:
+    """The larger of input and output, as a probe counts them."""
+    assert num_bytes == moved_bytes(arguments)

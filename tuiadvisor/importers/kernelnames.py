@@ -53,6 +53,15 @@ SENDS: Final = frozenset(("c10d::send", "c10d::recv_", "c10d::recv_any_source_")
 # Who has sent its part of these leaves before the others come: they neither end together nor make all wait.
 ONE_SIDED: Final = frozenset(("broadcast", "reduce", *POINT_TO_POINT))
 
+# Of torch's scalar types by their names (c10/core/ScalarType.h), as the profiler writes a collective's.
+ELEMENT_BYTES: Final = {
+    **dict.fromkeys(("bool", "byte", "char", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long", "complexfloat"), 8),
+}
+MAX_ELEMENTS: Final = 1 << 48  # beyond any memory: a stranger's number stays within eight bytes
+
 
 def kind_of(name: str, category: str, arguments: dict[str, Any]) -> int:
     """COMPUTE, COMM, MEMORY or COMM_GUESSED. The profiler's own "Collective name" outranks the kernel's name."""
@@ -86,6 +95,14 @@ def collective_of(name: str, arguments: dict[str, Any]) -> str:
     collective = found.group(1).replace("_", "").lower() if found else source.strip()[:80]
     group = arguments.get("Process Group Name")
     return f"{collective}@{group}" if isinstance(group, str | int) and group != "" else collective
+
+
+def moved_bytes(arguments: dict[str, Any]) -> int:
+    """Of a communication kernel's arguments, the larger of input and output; -1 where they do not say."""
+    size = ELEMENT_BYTES.get(str(arguments.get("dtype")).lower())
+    counts = [arguments.get("In msg nelems"), arguments.get("Out msg nelems")]
+    known = [count for count in counts if type(count) is int and 0 <= count <= MAX_ELEMENTS]
+    return max(known) * size if known and size is not None else -1
 
 
 def short_name(name: str) -> str:

@@ -23,6 +23,8 @@ class CommCalls:
     end_ns: Ints
     members: tuple[int, ...]  # ranks of the process group, empty when the trace does not say
     hidden_ns: Ints  # of each call, behind computation
+    launch_ns: Ints  # when its thread called it; -1 where the trace does not say
+    num_bytes: Ints  # what is moved, the larger of input and output; -1 where the trace does not say
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from tuiadvisor.importers.kernelnames import (
     collective_of,
     is_to_device,
     kind_of,
+    moved_bytes,
     short_name,
     told_apart,
 )
@@ -84,6 +85,7 @@ class TraceColumns:
     threads: dict[object, int] = field(default_factory=dict)
     is_on_gpu: bool = False  # launched work there, or called a library that communicates between GPUs
     collective: array[int] = field(default_factory=lambda: array("i"))  # index into names, -1 for others
+    moved: array[int] = field(default_factory=_wide)  # bytes of each collective, those alone
     launched: array[int] = field(
         default_factory=_wide
     )  # correlation of each launch, in the order of the file
@@ -172,6 +174,7 @@ class TraceColumns:
             collective = self.names.setdefault(collective_of(name, arguments), len(self.names))
             if collective not in self.members:
                 self.members[collective] = _members(arguments.get("Process Group Ranks"))
+            self.moved.append(moved_bytes(arguments))
             if kind == COMM_GUESSED:
                 short = short_name(name)
                 self.guessed[short] = self.guessed.get(short, 0) + 1
@@ -264,7 +267,7 @@ class TraceColumns:
             events=events,
             host=host,
             linked=linked,
-            comm=self._calls(begin, end),
+            comm=self._calls(begin, end, launch),
             guessed=self.guessed,
             steps=steps,
             num_events=self.num_events,
@@ -358,17 +361,22 @@ class TraceColumns:
         events = GpuEvents(_column(self.host_begin), _column(self.host_end), kind, thread, none)
         return events if (kind == COMM).any() else None
 
-    def _calls(self, begin: Ints, end: Ints) -> dict[str, CommCalls]:
+    def _calls(self, begin: Ints, end: Ints, launch: Ints) -> dict[str, CommCalls]:
         collective = _column(self.collective)
         computes = _column(self.kind) == COMPUTE
         computed = cover(begin[computes], end[computes])
+        moved = np.full(collective.size, -1, dtype=np.int64)
+        moved[collective >= 0] = _column(self.moved)
         calls = {}
         for name, index in self.names.items():
             rows = np.flatnonzero(collective == index)
             rows = rows[np.argsort(begin[rows], kind="stable")]
             first, last = begin[rows], end[rows]
             hidden = computed.until(last) - computed.until(first)
-            calls[told_apart(name, self.called)] = CommCalls(first, last, self.members.get(index, ()), hidden)
+            members = self.members.get(index, ())
+            calls[told_apart(name, self.called)] = CommCalls(
+                first, last, members, hidden, launch[rows], moved[rows]
+            )
         return calls
 
 

@@ -175,7 +175,11 @@ def _span(number: int, name: str, begin: int, end: int, behind: int = 0) -> Row:
 
 
 def _collectives(trace: RankTrace, steps: list[tuple[int, int, int]]) -> list[Row]:
-    """The kernels of each kind of collective and group, numbered within their step, which counts alike on all ranks."""
+    """The kernels of each kind of collective and group, numbered within their step, which counts alike on all ranks.
+
+    A kernel belongs to the step that launched it: a thread runs ahead of its device by up to several steps, on each
+    rank by others, and what was launched before the first step is in none. Where no launch is known, when it began.
+    """
     begins = np.array([begin for _, begin, _ in steps])
     ends = np.array([end for _, _, end in steps])
     groups = sorted({name.partition("@")[2] for name in trace.comm})
@@ -184,11 +188,14 @@ def _collectives(trace: RankTrace, steps: list[tuple[int, int, int]]) -> list[Ro
         kind = KINDS.get(name.partition("@")[0])
         if kind is None:
             continue
-        at = np.searchsorted(begins, calls.begin_ns, side="right") - 1
-        good = (at >= 0) & (calls.begin_ns < ends[np.maximum(at, 0)])
+        called = calls.launch_ns if (calls.launch_ns >= 0).any() else calls.begin_ns
+        at = np.searchsorted(begins, called, side="right") - 1
+        inside = np.flatnonzero((at >= 0) & (called < ends[np.maximum(at, 0)]))
+        good = inside[np.argsort(called[inside], kind="stable")]
         at, begin, end = at[good], calls.begin_ns[good].tolist(), calls.end_ns[good].tolist()
         nth = np.arange(at.size) - np.searchsorted(at, at, side="left")
-        for step, index, one, other in zip(at.tolist(), nth.tolist(), begin, end, strict=True):
+        moved = calls.num_bytes[good].tolist()
+        for step, index, one, other, size in zip(at.tolist(), nth.tolist(), begin, end, moved, strict=True):
             if index < CALLS_A_STEP:
                 number = steps[step][0]
                 fields = {
@@ -197,6 +204,7 @@ def _collectives(trace: RankTrace, steps: list[tuple[int, int, int]]) -> list[Ro
                     "end_ns": other,
                     "group": groups.index(name.partition("@")[2]),
                     "seq": number * CALLS_A_STEP + index,
+                    "num_bytes": size,
                 }
                 rows.append((int(kind), *(fields.get(column, UNKNOWN) for column in EVENT_COLUMNS)))
     return rows

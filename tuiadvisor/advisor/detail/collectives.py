@@ -8,7 +8,7 @@ and how often: when a thread called says neither how long that took nor who came
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
@@ -56,9 +56,32 @@ class _Sort:
     """One operation, group and size."""
 
     calls: dict[int, _Call] = field(default_factory=dict)  # sequence number -> call
-    order: deque[int] = field(default_factory=deque)
     steps: Counter[int] = field(default_factory=Counter)  # step -> calls of the first rank seen
     rank: int = -1
+    latest: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # rank -> (begin_ns, step) of its last call
+
+    def call(self, rank: int, step: int, begin_ns: int, seq: int) -> _Call | None:
+        """The call of this number, a new one for the oldest of many; None if it is older than all of those.
+
+        A frame may hold one rank alone, from its first step on: its old calls must not drive out the others' late ones.
+        """
+        before_ns, before = self.latest.get(rank, (begin_ns, step))
+        if step < before and begin_ns > before_ns:  # started again: its numbers count anew
+            self.calls.clear()
+            self.steps.clear()
+        self.latest[rank] = begin_ns, step
+        found = self.calls.get(seq)
+        if found is not None:
+            return found
+        if len(self.calls) >= MAX_CALLS:
+            oldest = min(self.calls)
+            if seq < oldest:
+                return None
+            del self.calls[oldest]
+        found = self.calls[seq] = _Call(step)
+        return found
 
 
 class Collectives:
@@ -90,15 +113,11 @@ class Collectives:
             if len(self._sorts) >= MAX_SORTS:
                 return
             sort = self._sorts[key] = _Sort(rank=rank)
-        call = sort.calls.get(seq)
-        if call is None:
-            call = sort.calls[seq] = _Call(step)
-            sort.order.append(seq)
-            if len(sort.order) > MAX_CALLS:
-                sort.calls.pop(sort.order.popleft(), None)
-        call.begin_ns[rank], call.end_ns[rank] = begin, end
-        if 0 <= hidden <= end - begin:
-            call.hidden_ns[rank] = hidden
+        call = sort.call(rank, step, begin, seq)
+        if call is not None:
+            call.begin_ns[rank], call.end_ns[rank] = begin, end
+            if 0 <= hidden <= end - begin:
+                call.hidden_ns[rank] = hidden
         if rank == sort.rank:
             sort.steps[step] += 1
             if len(sort.steps) > MAX_CALLS:
