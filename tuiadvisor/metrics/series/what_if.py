@@ -88,7 +88,8 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
     """Step time and loss over the window with its 90 % interval; both in step order, no NaN.
 
     Steps near each other resemble each other, so the intervals come from blocks of them as long as they do. The
-    speed-up's is that of the lost share, to first order what each step adds to the ratio of the two means.
+    speed-up's is that of the lost share, to first order what each step adds to the ratio of the two means. Of few steps
+    such an interval goes beyond them all: no step is promised shorter than the least that one had beside its loss.
     """
     step_s, loss_s = float(step_K.mean()), float(loss_K.mean())
     low_s, high_s = mean_interval(loss_K, CONFIDENCE)
@@ -99,16 +100,17 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
         moves_K = (loss_K - share * step_K) / step_s
         low, high = mean_interval(moves_K - moves_K.mean(), CONFIDENCE)
     expected = 1 / (1 - share)
+    kept_s = max(float((step_K - loss_K).min()), (1 - MAX_LOSS) * step_s)
     # What is surely lost is surely gained: a finding and the session that weighs it must not disagree.
     least = step_s / (step_s - min(low_s, loss_s)) if low_s > 0 else 1 / MAX_SPEEDUP
     return Gain(
         step_s=step_s,
         loss_s=loss_s,
         loss_low_s=min(low_s, loss_s),
-        loss_high_s=min(max(high_s, loss_s), MAX_LOSS * step_s),
+        loss_high_s=min(max(min(high_s, float(loss_K.max())), loss_s), MAX_LOSS * step_s),
         speedup=expected,
         speedup_low=min(max(1 / (1 - share - low), least), expected),
-        speedup_high=max(1 / max(1 - share - high, 1 / MAX_SPEEDUP), expected),
+        speedup_high=max(1 / max(1 - share - high, kept_s / step_s if step_s > 0 else 1.0), expected),
     )
 
 
