@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,8 +35,14 @@ class Work:
     data: float = 10.0
 
 
-def two_ranks(folder: Path, works: tuple[Work, Work], num_steps: int = 12, *, synced: bool = False) -> Path:
-    """Their traces. synced: each thread looks at the loss at the end of a step; else it runs ahead of its device."""
+def two_ranks(
+    folder: Path, works: tuple[Work, Work], num_steps: int = 12, *, synced: bool = False, cold: float = 1.0
+) -> Path:
+    """Their traces.
+
+    synced: each thread looks at the loss at the end of a step; else it runs ahead of its device. cold: how many times
+    as long the first two steps compute.
+    """
     folder.mkdir(exist_ok=True)
     events: tuple[list[Event], list[Event]] = ([], [])
     free, thread = [BASE_US, BASE_US], [BASE_US - 50, BASE_US - 50]
@@ -44,7 +50,9 @@ def two_ranks(folder: Path, works: tuple[Work, Work], num_steps: int = 12, *, sy
         number = 100 * step
         begun = [at + work.data for at, work in zip(thread, works, strict=True)]
         ready: list[list[float]] = []
-        for rank, work in enumerate(works):
+        for rank, usual in enumerate(works):
+            slower = cold if step < 2 else 1.0
+            work = replace(usual, forward=slower * usual.forward, backward=slower * usual.backward)
             if synced:
                 begun[rank] = thread[rank] = max(thread[rank], free[rank])
                 begun[rank] += work.data
@@ -437,3 +445,27 @@ def test_bytes_of_a_call_are_known_where_the_trace_says_both_number_and_type(
 ) -> None:
     """The larger of input and output, as a probe counts them."""
     assert num_bytes == moved_bytes(arguments)
+
+
+def test_every_rank_waits_no_longer_than_the_one_that_waits_least(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said of 54 % of the step where one rank waits 54 % and the other 48 %."""
+    _, view = imported(two_ranks(tmp_path / "traces", (WAITS, Work(data=48_000))), capsys)
+    (found,) = (one for one in view.findings if one.id == "input_bound")
+    assert view.step.mean_s is not None
+    waits = [row.seconds["data_wait"] or 0.0 for row in view.ranks]
+    assert min(waits) < 0.98 * max(waits)
+    assert min(waits) / view.step.mean_s == pytest.approx(found.evidence["data_wait_share"], rel=0.01)
+
+
+def test_a_late_rank_gone_leaves_what_each_computes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two cold steps of twelve: the upper end was a step of 7.6 ms, where the rank that computes least needs 30.6."""
+    folder = two_ranks(tmp_path / "traces", (HEALTHY, Work(copy=64_000)), cold=2.3)
+    _, view = imported(folder, capsys)
+    assert view.verdict.speedup is not None
+    assert view.step.mean_s is not None
+    compute = [(row.seconds["forward"] or 0.0) + (row.seconds["backward"] or 0.0) for row in view.ranks]
+    assert view.step.mean_s / view.verdict.speedup.high >= 0.99 * min(compute)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.series.what_if import gain
+from tuiadvisor.metrics.series.what_if import down_to, gain
 
 NUM_WINDOWS = 120
 NUM_STEPS = 60_000
@@ -142,10 +142,18 @@ def test_a_loss_above_zero_is_a_speedup_above_one(seed: int) -> None:
 
 def test_no_step_is_promised_shorter_than_what_one_had_beside_its_loss() -> None:
     """Ten steps of 90 ms that lose 63, two of 130 that lose 60: up to 13 times as fast was a step of 7.6 ms."""
-    step_K = np.array([134.3, 128.5, 79.6, 89.2, 90.2, 93.3, 96.1, 95.1, 89.1, 94.7, 96.1, 100.0])
-    loss_K = np.array([61.7, 56.4, 52.5, 62.2, 63.1, 66.2, 62.8, 68.0, 61.9, 67.6, 68.8, 72.6])
-    found = gain(step_K, loss_K)
-    least = float((step_K - loss_K).min())
+    step = np.array([134.3, 128.5, 79.6, 89.2, 90.2, 93.3, 96.1, 95.1, 89.1, 94.7, 96.1, 100.0])
+    loss = np.array([61.7, 56.4, 52.5, 62.2, 63.1, 66.2, 62.8, 68.0, 61.9, 67.6, 68.8, 72.6])
+    found = gain(step, loss)
+    least = float((step - loss).min())
     assert found.speedup < found.speedup_high
     assert found.step_s / found.speedup_high >= least - 1e-9
-    assert found.loss_s < found.loss_high_s <= float(loss_K.max())
+    assert found.loss_s < found.loss_high_s <= float(loss.max())
+
+
+def test_a_gain_leaves_what_is_no_part_of_its_loss() -> None:
+    """The upper end gives way, never what is expected; of nothing known nothing changes."""
+    found = gain(np.array([10.0, 12.0] * 20), np.array([5.0, 8.0] * 20))
+    assert 11 / 4.4 == pytest.approx(down_to(found, 4.4).speedup_high)
+    assert found.speedup == down_to(found, 9.0).speedup_high
+    assert found == down_to(found, 0.0)

@@ -11,7 +11,8 @@ from tuiadvisor.causes.loader_stages import own_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
-from tuiadvisor.metrics.series.what_if import gain
+from tuiadvisor.metrics.series.what_if import down_to, gain
+from tuiadvisor.metrics.steps.accounting import least_compute_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES
 from tuiadvisor.phases import COMPUTE
@@ -143,6 +144,7 @@ def _measured(
     what_if = gain(cycle, np.sum([entry.late.loss_K for entry in (*group, *victims)], axis=0))
     if (worst.late.is_rare or worst.late.surely > 0) and len(group) == 1:
         what_if = worst.late.gain
+    what_if = down_to(what_if, least_compute_s(diagnosis.steady))
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))
     words = (

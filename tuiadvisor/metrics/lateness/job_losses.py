@@ -24,6 +24,8 @@ CHECKPOINT_SHARE: Final = (
     0.01  # of the step: a step with more of it is a pause, unless most are (steady_steps)
 )
 
+OWN_SHARE: Final = 0.5  # of the loss, on each device: of two that take turns one has less. Chosen
+
 
 @dataclass(frozen=True, slots=True)
 class CommonLoss:
@@ -40,7 +42,8 @@ def input_loss(
     """Data wait that all peers (ranks that are not stragglers) share; None without a hook on the loader.
 
     thread_s_P: where the table is of device times, what each peer's thread waits for data a step. Threads that all wait
-    alike make now this device idle, now that one: then it is the job's loss that they share.
+    alike make now this device idle, now that one: then it is the job's loss that they share. Devices that are idle for
+    most of the loss each tell by themselves what every rank waits: as long as the one that waits least.
     """
     return _phase_loss("data_wait", table, barrier, peers, thread_s_P)
 
@@ -74,7 +77,8 @@ def _phase_loss(
     cycle_s = float(cycle_K.mean())
     shared = lower_quartile(row_mean(wait_RK))
     what_if = gain(cycle_K, loss_K)
-    if thread_s_P is not None and np.isfinite(thread_s_P).all():
+    takes_turns = shared < OWN_SHARE * what_if.loss_s
+    if takes_turns and thread_s_P is not None and np.isfinite(thread_s_P).all():
         shared = max(shared, min(lower_quartile(thread_s_P), what_if.loss_s))
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
     return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if)

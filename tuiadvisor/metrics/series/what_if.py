@@ -129,6 +129,13 @@ def at_least(found: Gain, share: float) -> Gain:
     return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
 
 
+def down_to(found: Gain, least_s: float) -> Gain:
+    """The gain whose upper end leaves a step at least so many seconds, which nothing of the loss is part of."""
+    if least_s <= 0:
+        return found
+    return replace(found, speedup_high=max(min(found.speedup_high, found.step_s / least_s), found.speedup))
+
+
 def of_share(step_s: float, share: float, low: float) -> Gain:
     """The gain of a share of the step that is known for the window as a whole; low: what of it is surely lost."""
     share, low = min(share, MAX_LOSS), min(max(low, 0.0), share, MAX_LOSS)

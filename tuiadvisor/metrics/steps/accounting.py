@@ -76,3 +76,11 @@ def shares(seconds: PhaseTimes) -> PhaseTimes:
 def rank_step_seconds(table: StepTable) -> Floats:
     """Mean step of every rank; NaN for a rank without steps."""
     return row_mean(table.step_s_RK)
+
+
+def least_compute_s(table: StepTable) -> float:
+    """Compute in the mean step of the rank that has least of it: no cure makes a step shorter; 0 where unknown."""
+    forward_RK, backward_RK = (table.phase_s_PRK[PHASES.index(name)] for name in ("forward", "backward"))
+    compute_R = row_mean(forward_RK + backward_RK)
+    known = compute_R[np.isfinite(compute_R)]
+    return float(known.min()) if known.size else 0.0
