@@ -28,7 +28,7 @@ FRAMES_A_VIEW = 24
 JOB = Job(num_ranks=4, num_steps=4400)
 NUM_PIECES = 8
 # Full well before the first half is over, as the latest 2,048 steps of each rank are.
-BUCKET_ROWS, CHUNK_ROWS = 1 << 11, 1 << 12
+BUCKET_ROWS, CHUNK_ROWS, MEETING_ROWS = 1 << 11, 1 << 12, 1 << 8
 MIB = 1 << 20
 SPARE_BYTES = 64 << 10  # two blocks of numbers differ by up to a frame's rows
 END = STEP_COLUMNS.index("end_ns") + 1
@@ -124,6 +124,7 @@ def test_the_second_half_of_a_run_adds_nothing_to_what_is_kept(monkeypatch: pyte
     """A recorder grew by 31 MB an hour: tables joined for a picture were never shortened again."""
     monkeypatch.setattr(bucket_store, "MAX_ROWS", BUCKET_ROWS)
     monkeypatch.setattr(pipeline_store, "MAX_ROWS", CHUNK_ROWS)
+    monkeypatch.setattr(pipeline_store, "MAX_MEETINGS", MEETING_ROWS)
     all_frames = list(told())
     batches = [all_frames[at : at + FRAMES_A_VIEW] for at in range(0, len(all_frames), FRAMES_A_VIEW)]
     feed = LiveFeed(Told(iter(batches)), lambda: None)
@@ -137,6 +138,7 @@ def test_the_second_half_of_a_run_adds_nothing_to_what_is_kept(monkeypatch: pyte
     assert JOB.num_steps - 1 == feed.advisor.view().last_step
     assert BUCKET_ROWS <= feed.advisor.buckets._held.num_rows
     assert CHUNK_ROWS <= feed.advisor.chunks._held.num_rows
+    assert MEETING_ROWS <= feed.advisor.chunks._meetings.num_rows
     assert first + SPARE_BYTES > second
 
 
