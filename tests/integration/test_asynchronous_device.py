@@ -22,7 +22,9 @@ import asynchronous_training
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 SCRIPT = Path(__file__).parents[1] / "asynchronous_training.py"
-NUM_STEPS = 150  # twenty have to be measured, by what measuring them costs: in 110 one run of some had seventeen
+NUM_STEPS = (
+    150  # twenty have to be measured, by what measuring them costs: in 110 one run of some had seventeen
+)
 HOST_MS = 4.0  # a step: Python and torch, beside the launches that are timed
 SYNCED = ("--sync-every", "1")
 
