@@ -32,9 +32,7 @@ settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.en
 # What runs a probe runs it on both cores: the native one shall tell what the reference tells.
 BOTH_CORES = ("test_probe_", "test_attach_cycles", "test_barrier_behind_step")
 # The other files' native half runs in `make test-all`; tests/unit/test_native_core.py compares the cores in every run.
-NATIVE_IN_EVERY_RUN = ("test_probe_pickled", "test_probe_threads", "test_attach_cycles")
-# Of these the reference's half does: each takes half a minute, and what most ranks are given is the native one.
-NATIVE_ALONE = ("test_attach_cycles", "test_probe_pickled")
+NATIVE_IN_EVERY_RUN = ("test_probe_pickled", "test_probe_threads")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,14 +40,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.module.__name__.rpartition(".")[2]
     if name.startswith(BOTH_CORES) and "integration" in str(metafunc.definition.path):
         metafunc.fixturenames.append("core")
-        marked = {
-            "python": name.startswith(NATIVE_ALONE),
-            "native": not name.startswith(NATIVE_IN_EVERY_RUN),
-        }
-        cores = [
-            pytest.param(core, marks=(pytest.mark.extended,) if is_dear else ())
-            for core, is_dear in marked.items()
-        ]
+        marks = () if name.startswith(NATIVE_IN_EVERY_RUN) else (pytest.mark.extended,)
+        cores = ["python", pytest.param("native", marks=marks)]
         metafunc.parametrize("core", cores, indirect=True, scope="function")
 
 
