@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from synthetic_pipeline import step_row
 
-from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind, StepFlag
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 
@@ -249,23 +250,8 @@ def _row(job: StageJob, step: int, number: int, rank: _Rank) -> tuple[int, ...]:
         spent["forward" if kind == "F" else "backward"] += end - begin
     if wait_s := dict(job.data_s).get(number, 0.0):
         spent["data_wait"] = wait_s
-    nanoseconds = {name: round(spent.get(name, 0.0) * 1e9) for name in PHASES[:-1]}
-    begin_ns, end_ns = _ns(rank.began), _ns(rank.thread)
     observed = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "pipeline_idle", "other")
-    fields = {
-        "step": step,
-        "begin_ns": begin_ns,
-        "end_ns": end_ns,
-        **{f"{name}_ns": value for name, value in nanoseconds.items()},
-        "other_ns": end_ns - begin_ns - sum(nanoseconds.values()),
-        "group_seq": 3 * (step + 1),
-        "micro_steps": job.num_micro_batches,
-        "flags": int(StepFlag.NO_SYNC | (StepFlag.FIRST if step == 0 else 0)),
-        "observed": sum(1 << PHASES.index(name) for name in observed),
-        "probe_cost_ns": 20_000,
-        "gc_ns": 0,
-    }
-    return (number, *(fields.get(name, -1) for name in STEP_NAMES[1:]))
+    return step_row(number, step, (_ns(rank.began), _ns(rank.thread)), spent, observed, job.num_micro_batches)
 
 
 def frames(job: StageJob) -> list[Frame]:

@@ -166,7 +166,19 @@ def _row(job: Pipeline, rank: int, step: int, ran: list[Ran], span: tuple[float,
         "optimizer": OUTSIDE_S / 2,
         "comm_exposed": (1 + rank) * 1e-5,
     }
-    nanoseconds = {name: round(values.get(name, 0.0) * 1e9) for name in PHASES[:-1]}
+    return step_row((rank, step), (begin_ns, end_ns), values, OBSERVED, job.num_micro_batches)
+
+
+def step_row(
+    place: tuple[int, int],
+    span_ns: tuple[int, int],
+    spent_s: dict[str, float],
+    observed: tuple[str, ...],
+    num_micro_batches: int,
+) -> tuple[int, ...]:
+    """What a probe writes of one step of a stage; place: rank and step. spent_s: by phase; the rest of the span is `other`."""
+    (rank, step), (begin_ns, end_ns) = place, span_ns
+    nanoseconds = {name: round(spent_s.get(name, 0.0) * 1e9) for name in PHASES[:-1]}
     fields = {
         "step": step,
         "begin_ns": begin_ns,
@@ -174,9 +186,9 @@ def _row(job: Pipeline, rank: int, step: int, ran: list[Ran], span: tuple[float,
         **{f"{name}_ns": value for name, value in nanoseconds.items()},
         "other_ns": end_ns - begin_ns - sum(nanoseconds.values()),
         "group_seq": 3 * (step + 1),
-        "micro_steps": job.num_micro_batches,
+        "micro_steps": num_micro_batches,
         "flags": int(StepFlag.NO_SYNC | (StepFlag.FIRST if step == 0 else 0)),
-        "observed": sum(1 << PHASES.index(name) for name in OBSERVED),
+        "observed": sum(1 << PHASES.index(name) for name in observed),
         "probe_cost_ns": 20_000,
         "gc_ns": 0,
     }
