@@ -251,7 +251,8 @@ def _row(job: StageJob, step: int, number: int, rank: _Rank) -> tuple[int, ...]:
     if wait_s := dict(job.data_s).get(number, 0.0):
         spent["data_wait"] = wait_s
     observed = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "pipeline_idle", "other")
-    return step_row(number, step, (_ns(rank.began), _ns(rank.thread)), spent, observed, job.num_micro_batches)
+    span_ns = _ns(rank.began), _ns(rank.thread)
+    return step_row((number, step), span_ns, spent, observed, job.num_micro_batches)
 
 
 def frames(job: StageJob) -> list[Frame]:

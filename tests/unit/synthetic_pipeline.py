@@ -176,7 +176,7 @@ def step_row(
     observed: tuple[str, ...],
     num_micro_batches: int,
 ) -> tuple[int, ...]:
-    """What a probe writes of one step of a stage; place: rank and step. spent_s: by phase; the rest of the span is `other`."""
+    """What a probe writes of one step of a stage. place: rank and step. spent_s: by phase; the rest is `other`."""
     (rank, step), (begin_ns, end_ns) = place, span_ns
     nanoseconds = {name: round(spent_s.get(name, 0.0) * 1e9) for name in PHASES[:-1]}
     fields = {
