@@ -36,6 +36,17 @@ MOMENTS = (
 )
 
 
+class AnsweringScreen(pyte.Screen):
+    """It answers where its cursor is, as terminals do: frames wait for that, 2 s where no answer comes."""
+
+    def __init__(self, terminal: int) -> None:
+        super().__init__(COLUMNS, ROWS)
+        self._terminal = terminal
+
+    def write_process_input(self, data: str) -> None:
+        os.write(self._terminal, data.encode())
+
+
 def measure(path: Path) -> list[str]:
     """A line for each moment."""
     begin_s = time.monotonic()
@@ -44,7 +55,7 @@ def measure(path: Path) -> list[str]:
         os.environ["TERM"] = "xterm-256color"
         os.execv(sys.executable, [sys.executable, "-m", "tuiadvisor", "open", str(path)])  # noqa: S606
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    screen = pyte.Screen(COLUMNS, ROWS)
+    screen = AnsweringScreen(terminal)
     stream = pyte.ByteStream(screen)
     process, waiting, lines = psutil.Process(pid), list(MOMENTS), []
     try:
