@@ -224,7 +224,9 @@ def test_without_recorders_nobody_is_said_to_wait() -> None:
     assert sentence.startswith(
         "No step for 13 s: all ranks are in code without a hook, where a thread also waits"
     )
-    assert "Of the steps until then: Tune" in sentence
+    assert "; whether the job hangs is not decided. Of the steps until then: Tune" in sentence
+    assert (None, None) == (view.verdict.decision, view.verdict.speedup)
+    assert [] == [each.id for each in view.findings if each.id == "healthy"]
 
 
 def test_a_difference_that_runs_of_one_code_may_have_is_not_called_noise(
@@ -236,3 +238,28 @@ def test_a_difference_that_runs_of_one_code_may_have_is_not_called_noise(
     assert "No change: a step takes 29 ms instead of 28.8 ms" in said
     assert "no more than two runs of the same code may differ by" in said
     assert "within noise" not in said
+
+
+def test_a_job_whose_ranks_stand_outside_of_every_hook_is_not_kept() -> None:
+    """Nothing was wrong with its steps; whether it hangs now, or writes its report, nobody has seen."""
+    advisor, newest = Advisor(), None
+    for data in frames_of(path_of("healthy-ahead")):
+        frame = decode(data)
+        advisor.feed_frame(frame)
+        live = frame.kind == FrameKind.STATUS and all(
+            one["state"] == "live" for one in frame.payload["ranks"]
+        )
+        newest = frame if live else newest
+    before = advisor.view()
+    assert newest is not None
+    assert before.verdict.decision == "keep"
+    assert "healthy" in {each.id for each in before.findings}
+    payload: Any = newest.payload
+    since_ns = payload["mono_ns"]
+    ranks = [{**one, "phase": "other", "phase_since_ns": since_ns} for one in payload["ranks"]]
+    payload = {**payload, "mono_ns": since_ns + 13_000_000_000, "ranks": ranks}
+    advisor.feed_frame(replace(newest, seq=newest.seq + 1_000, payload=payload))
+    view = advisor.view()
+    assert view.verdict.sentence.startswith("No step for 13 s: ")
+    assert view.verdict.decision is None
+    assert "healthy" not in {each.id for each in view.findings}

@@ -53,7 +53,7 @@ from tuiadvisor.advisor.intake import Intake
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
-from tuiadvisor.advisor.judge.hang import measured_of, no_step_words, stall, standing, with_stall
+from tuiadvisor.advisor.judge.hang import NoStep, measured_of, no_step, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import (
     named_at_the_end,
     not_contradicted,
@@ -111,12 +111,12 @@ class _Concluded(NamedTuple):
     hang: list[Judged]
     stalled: Stall | None
     died: tuple[str, ...]
-    no_step: str  # why there is none now, where that is no hang; "" where there are steps, or one of the above is said
+    no_step: NoStep | None  # where that is no hang; None where there are steps, or one of the above is said
 
     def verdict(self, waiting: Restart | None) -> Verdict:
         """What is said first: of a job that stands or has lost ranks, that. waiting: the newest restart."""
         first = with_deaths(stands_still(self.hang[0]) if self.hang else self.found, self.died)
-        return with_restart(with_no_step(first, self.no_step), waiting)
+        return with_restart(first, waiting)
 
 
 class Advisor(Intake):
@@ -269,12 +269,14 @@ class Advisor(Intake):
         if hang or died:  # nothing is well
             judged = hang + _without_final(judged)
         found = self._verdict(judged, seen)
-        if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
-            judged = _without_final(judged)
         told = bool(hang or died) or not with_now
-        no_step = "" if told else no_step_words(self.roster, self.store, seen.table)
-        found = of_import(found, imported, unconfirmed(every, imported))
-        return _Concluded(judged, found, hang, stalled, died, no_step)
+        waits = None if told else no_step(self.roster, self.store, seen.table)
+        if found.decision is None or (waits is not None and not waits.is_at_work):
+            judged = _without_final(
+                judged
+            )  # that nothing is worth acting on is decided nowhere but in a verdict
+        found = with_no_step(of_import(found, imported, unconfirmed(every, imported)), waits)
+        return _Concluded(judged, found, hang, stalled, died, waits)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:
         """Of each rank: its newest, and in a replay none behind the moment that is shown."""

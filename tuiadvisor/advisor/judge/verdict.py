@@ -25,6 +25,7 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.advisor.judge.hang import NoStep
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
@@ -52,6 +53,9 @@ DEATH_IS_FIRST: Final = (
 )
 ERROR_IS_FIRST: Final = (
     "a rank that ends by an error takes the job with it; its traceback stands in the job's output"
+)
+HANG_IS_OPEN: Final = (
+    "whether the job hangs or works where no hook is was not seen; where each rank's threads stand would tell"
 )
 LEFT_IS_FIRST: Final = (
     "a rank that leaves in the middle takes the job with it; look for os._exit in all that it runs"
@@ -350,11 +354,19 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
     )
 
 
-def with_no_step(found: Verdict, why: str) -> Verdict:
-    """The verdict while no step ends, though nothing is seen to hang: it is of those before, which is said first."""
-    if not why:
+def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
+    """The verdict while no step ends, though nothing is seen to hang: it is of those before, which is said first.
+
+    Open where nobody is seen to work: a job that hangs is neither kept nor made faster.
+    """
+    if now is None:
         return found
-    return replace(found, sentence=f"{why[0].upper()}{why[1:]}. Of the steps until then: {found.sentence}")
+    said = f"{now.words[0].upper()}{now.words[1:]}"
+    until_then = f"Of the steps until then: {found.sentence}"
+    if now.is_at_work or found.decision is None:
+        return replace(found, sentence=f"{said}. {until_then}")
+    sentence = f"{said}; whether the job hangs is not decided. {until_then}"
+    return replace(_undecided(HANG_IS_OPEN), sentence=sentence, may_hide=True)
 
 
 def with_restart(found: Verdict, restart: Restart | None) -> Verdict:
