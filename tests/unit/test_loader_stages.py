@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from synthetic_run import MS, Fault, Job, folded, frames, simulate
 
 from tuiadvisor.advisor.detail.loader_store import LoaderStore
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.metrics.lateness.own_loader import waits_for_its_loader
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES, batches_of, loader_wait
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import Finding
@@ -204,6 +207,62 @@ def test_a_rank_that_took_anothers_place_is_not_named() -> None:
         .findings
     )
     assert "straggler" not in {one.id for one in said}
+
+
+RESTLESS = Job(
+    num_ranks=2, num_steps=29, forward_s=150 * MS, backward_s=50 * MS, noise=0.5, spike_chance=0.0,
+    faults=(Fault("data_wait", (1,), 200 * MS, until=17), Fault("data_wait", (1,), 200 * MS, chance=0.6)),
+)  # fmt: skip
+ON_A_CROWDED_HOST = range(4, 28)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_queues_vouch_for_a_rank_whose_steps_are_of_any_length(seed: int) -> None:
+    """A slow data set of one of two ranks: named at step 20 and lost at 22, for by its steps it may be chance.
+
+    Its queue is empty when it asks, the other's full: with time to spare its loader is faster than the step.
+    """
+    job = replace(RESTLESS, seed=seed)
+
+    def late(making: dict[int, int] | None, others: Queues = READY) -> list[tuple[int, ...]]:
+        sequence = sequence_of(job, EMPTY, making=making, others=others, steps=ON_A_CROWDED_HOST)
+        return [one.ranks for one in folded(sequence).view().findings if one.id == "straggler"]
+
+    assert [(1,)] == late({0: 0, 1: 4})
+    assert [] == late({0: 2, 1: 4})  # the other's workers are as busy
+    assert [] == late({0: 0, 1: 1}, EMPTY)  # nor has it a batch ahead
+    assert [] == late(None)  # nobody counted
+
+
+def test_how_much_of_a_rank_s_lateness_its_loader_vouches_for() -> None:
+    """What workers alike may wait for a core is taken off; nothing of whom the others' loaders do not outrun."""
+    work = np.tile([[0.1], [0.5]], 40)
+    data = np.tile([[0.01], [0.41]], 40)
+    cycle = np.full(40, 0.5)
+
+    def share(
+        *at_limit: float, work: np.ndarray = work, data: np.ndarray = data, span_s: float = 17.0
+    ) -> list[float]:
+        found = waits_for_its_loader(work, cycle, span_s, data, lambda: np.array(at_limit))
+        return found.round(3).tolist()
+
+    assert [0.0, 0.875] == share(0.0, 1.0)  # 1.7 of 17 seconds may be chance: a tenth, beside 0.8 of the step
+    assert [0.0, 0.0] == share(0.0, 1.0, span_s=2.0)
+    assert [0.0, 0.0] == share(0.5, 1.0)
+    assert [0.0, 0.0] == share(0.0, 0.5)
+    assert [0.0, 0.0] == share(np.nan, 1.0)
+    assert [0.0, 0.0] == share(0.0, np.nan)
+    assert [0.0, 0.0] == share(0.0, 1.0, data=data / 10)  # another phase is what it is late by
+    in_turn = work.copy()
+    in_turn[:, ::2] = in_turn[::-1, ::2]
+    assert [0.0, 0.0] == share(0.0, 1.0, work=in_turn)
+
+
+def test_loaders_are_asked_only_where_a_rank_waits_for_data() -> None:
+    """A view of hundreds of ranks does not read their queues for nothing."""
+    calm = np.full((2, 40), 0.1)
+    found = waits_for_its_loader(calm, calm[0], 4.0, calm / 10, lambda: pytest.fail("asked"))
+    assert [0.0, 0.0] == found.tolist()
 
 
 def waits(stages: list[Queues], wait_s: list[float]) -> tuple[str, float] | None:

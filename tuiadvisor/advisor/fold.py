@@ -488,9 +488,7 @@ class Advisor(Intake):
             ],  # the first one may be a part of a step
             paces=None if host is None else paces(host[1], table.ranks),
             thread_data_s=None if host is None else lambda first: thread_data_s(by_thread, table, first),
-            loaders_without_reserve=lambda first: self.loaders.without_reserve(
-                self.store, table.ranks, first
-            ),
+            loaders_at_limit=lambda first: self.loaders.at_limit(self.store, table.ranks, first),
         )
 
     def _places(self) -> list[tuple[int, str, str]]:

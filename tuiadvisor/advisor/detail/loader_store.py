@@ -15,7 +15,7 @@ import numpy as np
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, UNKNOWN, EventKind
-from tuiadvisor.metrics.steps.loader_stage import batches_of, has_no_reserve, recent_rows
+from tuiadvisor.metrics.steps.loader_stage import batches_of, recent_rows, share_at_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,12 +78,12 @@ class LoaderStore:
                 told[rank] = replace(_batches(own[:, rows]), seen_until=until)
         return told
 
-    def without_reserve(self, store: StepStore, ranks: Sequence[int], first_step: int) -> Bools:
-        """Of each of these ranks, whether its loader was seen without reserve since this job step."""
+    def at_limit(self, store: StepStore, ranks: Sequence[int], first_step: int) -> Floats:
+        """Of each of these ranks `share_at_limit` of its loader since this job step."""
         found = _by_rank(self._held, store, ranks, lambda jobs: jobs >= first_step)
         return np.array(
-            [rank in found and has_no_reserve(_batches(found[rank])) for rank in ranks],
-            dtype=np.bool_,
+            [share_at_limit(_batches(found[rank])) if rank in found else np.nan for rank in ranks],
+            dtype=np.float64,
         )
 
     def squares(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, Floats]:

@@ -26,8 +26,10 @@ from tuiadvisor.metrics.lateness.off_core import (
     lacks_core,
     with_time_off_core,
 )
+from tuiadvisor.metrics.lateness.own_loader import waits_for_its_loader
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
@@ -55,7 +57,7 @@ def find_lateness(
     rows, regime = found.rows, found.regime
     lacking_R, stopped_R = _kept_waiting(found, witnesses.off_core) or (np.zeros(rows.size),) * 2
     lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
-    surely_R = np.maximum(lacking_R, stopped_R)
+    surely_R = np.maximum(np.maximum(lacking_R, stopped_R), _waits_for_data(table, found, witnesses))
     late, loss_K = find_stragglers(
         found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R, least_repeats=found.repeats
     )
@@ -68,10 +70,8 @@ def find_lateness(
     thread_data_s_R = thread_data_s(table, found, witnesses)
     if thread_data_s_R is not None:
         kept = without_common_waits(stragglers, rows, thread_data_s_R)
-    if witnesses.loaders_without_reserve is not None:
-        kept, waits_alike = without_loaders_alike(
-            kept, rows, found.cycle_K, witnesses.loaders_without_reserve
-        )
+    if witnesses.loaders_at_limit is not None:
+        kept, waits_alike = without_loaders_alike(kept, rows, found.cycle_K, witnesses.loaders_at_limit)
     if len(kept) == len(stragglers):
         return Lateness(stragglers, loss_K - less_K, waits_alike, lacking, stopped)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
@@ -89,13 +89,37 @@ def _kept_waiting(found: Window, off_core: OffCoreOf | None) -> tuple[Floats, Fl
     """`lacks_core` and `is_stopped` of each row that is compared; None where nobody counts."""
     if off_core is None or not found.rows.size or not found.cycle_K.size:
         return None
-    # Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
-    left_s_K = np.cumsum(found.span_K[::-1])[::-1]
-    begin = min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
+    begin = _settled(found)
     cycle_K, span_s = found.cycle_K[begin:], float(found.span_K[begin:].sum())
     seen = off_core(span_s)
     work_RK, seen_of_each = found.work_RK[:, begin:], [seen[row] for row in found.rows.tolist()]
     return lacks_core(work_RK, cycle_K, span_s, seen_of_each), is_stopped(work_RK, cycle_K, seen_of_each)
+
+
+def _settled(found: Window) -> int:
+    """The column since which what keeps ranks waiting is asked about.
+
+    Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
+    """
+    left_s_K = np.cumsum(found.span_K[::-1])[::-1]
+    return min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
+
+
+def _waits_for_data(table: StepTable, found: Window, witnesses: Witnesses) -> Floats:
+    """`waits_for_its_loader` of each row that is compared."""
+    at_limit, rows = witnesses.loaders_at_limit, found.rows
+    if at_limit is None or not rows.size or not found.cycle_K.size:
+        return np.zeros(rows.size)
+    begin = _settled(found)
+    columns = found.columns[begin:]
+    first = table.step_of(int(columns[0]))
+    return waits_for_its_loader(
+        found.work_RK[:, begin:],
+        found.cycle_K[begin:],
+        float(found.span_K[begin:].sum()),
+        cells(table.phase_s_PRK[PHASE_INDEX["data_wait"]], rows, columns),
+        lambda: at_limit(first)[rows],
+    )
 
 
 def find_held(

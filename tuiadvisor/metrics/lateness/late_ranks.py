@@ -20,6 +20,7 @@ from tuiadvisor.metrics.lateness.late_phase import (
 from tuiadvisor.metrics.series.change_points import find_changes
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import column_median
+from tuiadvisor.metrics.steps.loader_stage import AT_ITS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,13 +149,13 @@ def without_common_waits(
 
 
 def without_loaders_alike(
-    stragglers: tuple[LateRank, ...], rows: Ints, cycle_K: Floats, without_reserve: Callable[[int], Bools]
+    stragglers: tuple[LateRank, ...], rows: Ints, cycle_K: Floats, at_limit: Callable[[int], Floats]
 ) -> tuple[tuple[LateRank, ...], tuple[LateRank, ...]]:
     """(who stays named, who waits for a loader no slower than most others').
 
     Of equally slow loaders one makes all ranks wait: while they do, the others make a batch ahead, and with it they
     never wait themselves. Were it faster, the next one would be waited for. cycle_K: of the steps that were compared.
-    without_reserve: since a job step, of each row of the table.
+    at_limit: since a job step, of each row of the table `share_at_limit`.
     """
     in_data = [one for one in stragglers if one.cause.name == "data_wait" and one.cause.off_core is None]
     others = np.setdiff1d(rows, [one.late.row for one in in_data])
@@ -165,7 +166,7 @@ def without_loaders_alike(
         is_new = entry.late.onset_seen and _has_lengthened(cycle_K, entry.late.since)
         first = entry.since_step if is_new else 0
         if first not in seen:
-            seen[first] = without_reserve(first)[others]
+            seen[first] = at_limit(first)[others] >= AT_ITS_LIMIT
         if seen[first].any() and len(in_data) + seen[first].sum() >= LOADERS_ALIKE * rows.size:
             alike.append(entry)
     rows_alike = {one.late.row for one in alike}

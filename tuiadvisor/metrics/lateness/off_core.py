@@ -185,7 +185,7 @@ def lacks_core(work_RK: Floats, cycle_K: Floats, span_s: float, off_core: list[O
     wait_R = np.array([np.nan if one.wait is None else one.wait for one in off_core])
     if span_s < PAST_S:
         return np.zeros(wait_R.size)
-    return _surely_late(work_RK, cycle_K, wait_R, LACKS_CORE, np.full(wait_R.size, LACKS_CORE))
+    return surely_late(work_RK, cycle_K, wait_R, LACKS_CORE, np.full(wait_R.size, LACKS_CORE))
 
 
 def is_stopped(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Floats:
@@ -197,13 +197,14 @@ def is_stopped(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Flo
     num_R = np.array([float(one.num_stopped) for one in off_core])
     # Of n looks a share p: its standard deviation is sqrt(p (1 - p) / n), and n is the number found over p.
     chance_R = 2 * stopped_R * np.sqrt((1 - stopped_R) / np.maximum(num_R, 1.0))
-    return _surely_late(work_RK, cycle_K, np.where(num_R < MIN_STOPS, 0.0, stopped_R), MIN_HELD, chance_R)
+    return surely_late(work_RK, cycle_K, np.where(num_R < MIN_STOPS, 0.0, stopped_R), MIN_HELD, chance_R)
 
 
-def _surely_late(work_RK: Floats, cycle_K: Floats, share_R: Floats, least: float, chance_R: Floats) -> Floats:
-    """share_R: of each row's time, in which something keeps it from running; least: so much beyond the others counts.
+def surely_late(work_RK: Floats, cycle_K: Floats, share_R: Floats, least: float, chance_R: Floats) -> Floats:
+    """Of each row the share of its lateness that is surely for what keeps it waiting.
 
-    chance_R: how much of it may be chance. 0 of rows that are not late in most steps, or late for longer than that.
+    share_R: of its time, in which that holds it up; least: so much beyond the others counts. chance_R: how much of it
+    may be chance. 0 of rows that are not late in most steps, or late for longer than that.
     """
     nobody = np.zeros(share_R.size)
     if cycle_K.size < MIN_SEGMENT_STEPS or not np.isfinite(share_R).all():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.lateness.late_phase import DeviceClock, Pace
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
-    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.arrays import Floats
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
@@ -33,7 +33,8 @@ class Witnesses:
     # that this waits for data since a job step, hidden or not.
     paces: Sequence[Pace | None] | None = None
     thread_data_s: Callable[[int], Floats] | None = None
-    loaders_without_reserve: Callable[[int], Bools] | None = None  # since a job step, of each row
+    # Since a job step, of each row: `share_at_limit` of its loader.
+    loaders_at_limit: Callable[[int], Floats] | None = None
 
 
 NO_WITNESS: Final = Witnesses()

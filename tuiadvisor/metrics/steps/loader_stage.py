@@ -105,17 +105,17 @@ def recent_rows(jobs_B: Ints, wait_s_B: Floats, steps: Ints, wait_s: float) -> t
     return newest, until if until < steps.min() else None
 
 
-def has_no_reserve(batches: LoaderBatches) -> bool:
-    """Whether it was seen that shorter steps would wait for it: all its workers at work, or no batch there, when asked.
+def share_at_limit(batches: LoaderBatches) -> float:
+    """Of the newest batches, in how many shorter steps would have waited: all workers at work, or no batch there.
 
-    False, too, where too few batches of workers were seen: then nobody is cleared by it.
+    NaN where too few batches of workers were seen: then nobody is cleared by it, nor blamed.
     """
     seen = (batches.workers_B > 0) & (batches.making_B >= 0)
     all_at_work = batches.making_B >= batches.workers_B
     # Of several workers one may be what all wait for, while the others have nothing to do.
     has_none = (batches.ready_B == 0) & (batches.unpinned_B <= 0)
     at_limit = (all_at_work | has_none)[seen][-RECENT_BATCHES:]
-    return at_limit.size >= MIN_BATCHES and bool(np.mean(at_limit) >= AT_ITS_LIMIT)
+    return float(np.mean(at_limit)) if at_limit.size >= MIN_BATCHES else np.nan
 
 
 def _stages(batches: LoaderBatches) -> dict[Stage, Bools]:
