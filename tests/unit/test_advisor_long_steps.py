@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from synthetic_run import Fault, Job, final_view
+from synthetic_run import Fault, Job, final_view, folded, frames
+from test_advisor_oddities import host_frames
+
+from tuiadvisor.causes.facts import DOMINANT_WAIT
+from tuiadvisor_rules.loader import load_catalog
 
 
 def job(num_steps: int, *faults: Fault, seed: int = 0, num_ranks: int = 2, noise: float = 0.08) -> Job:
@@ -39,6 +45,37 @@ def test_noise_names_nobody_early(num_steps: int, noise: float) -> None:
         view = final_view(job(num_steps, seed=seed, noise=noise))
         assert view.verdict.decision is None
         assert not view.stragglers or not view.window.enough
+
+
+def crowded(num_steps: int, share: float, *faults: Fault, shorter: int = 1) -> tuple[str | None, str | None]:
+    """What is decided of two ranks that wait for a core for this share of their time. shorter: times."""
+    steps = job(num_steps, *faults)
+    timed = {name: getattr(steps, name) / shorter for name in ("forward_s", "backward_s", "optimizer_s")}
+    steps = replace(steps, spike_chance=0.0, **timed)
+    samples = host_frames(replace(steps, num_steps=100 * num_steps // shorter), {0: share, 1: share})
+    verdict = folded([*frames(steps), *samples]).view().verdict
+    return verdict.decision, verdict.finding
+
+
+def test_what_the_kernel_counts_of_long_steps_waits_for_no_twenty_of_them() -> None:
+    """An actor-critic of 0.9 s a step, 82 % of it without a core: told after 19.4 s, though the count was there."""
+    assert ("tune", "crowded_host") == crowded(9, 0.5)
+    assert (None, None) == crowded(9, DOMINANT_WAIT - 0.02)  # it may yet be nothing
+    assert (None, None) == crowded(7, 0.5)
+    assert (None, None) == crowded(15, 0.5, shorter=8)  # twenty of these are worth waiting for
+
+
+def test_data_that_all_ranks_wait_for_in_long_steps_are_told_early() -> None:
+    """Half of each step of some seconds."""
+    slow = final_view(job(10, Fault("data_wait", None, 1.5))).verdict
+    assert ("tune", "input_bound") == (slow.decision, slow.finding)
+    assert final_view(job(10, Fault("data_wait", None, 0.05))).verdict.decision is None
+
+
+def test_cores_decide_early_only_where_the_rule_asks_for_something() -> None:
+    """With less the finding is a remark, and few steps would be kept as they are."""
+    (rule,) = [one for one in load_catalog() if one.id == "crowded_host"]
+    assert rule.thresholds["dominant"].value == DOMINANT_WAIT
 
 
 def test_an_unclear_run_says_how_long_it_takes() -> None:

@@ -331,7 +331,9 @@ class Advisor(Intake):
         )
         if diagnosis is not None and not diagnosis.enough:
             diagnosis = replace(
-                diagnosis, is_stage_clear=is_stage_clear(pipelines, self._off_core(diagnosis))
+                diagnosis,
+                is_stage_clear=is_stage_clear(pipelines, self._off_core(diagnosis)),
+                lacks_cores=not self.on_device and self.roster.crowd(diagnosis).is_bound_by_cores,
             )
         places = self._places()
         given = self._given.over(self.roster.header.given)

@@ -24,6 +24,7 @@ MINUTE_S: Final = 60.0  # seconds
 CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
 PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
 CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
+DOMINANT_WAIT: Final = 0.2  # of its time; as crowded_host's own threshold: what the step is bound by
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class Crowd:
     def is_crowded(self) -> bool:
         """Whether it was seen that ranks have to wait for cores."""
         return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT
+
+    @property
+    def is_bound_by_cores(self) -> bool:
+        """Whether waiting for a core is what the typical rank's step is bound by, where it computes on the host."""
+        return (self.core_wait_share or 0.0) >= DOMINANT_WAIT
 
     @property
     def limited_share(self) -> float:

@@ -114,6 +114,9 @@ class Diagnosis:
     ] = ()  # by the kernel's count late for want of a core, for longer than the window
     held: tuple[HeldRank, ...] = ()  # from outside, where nobody's arrival is seen
     is_stage_clear: bool = False  # a pipeline's heavy stage shows in the steps seen so far, however few
+    lacks_cores: bool = (
+        False  # by the kernel's count waiting for a core is what the typical rank's step is bound by
+    )
     named: tuple[int, ...] | None = None  # late ranks by a source that has no more steps; None: more may come
 
     @property
@@ -150,9 +153,11 @@ class Diagnosis:
 
     @property
     def is_clear_early(self) -> bool:
-        """Most steps wait for the same rank or stage: few of them tell, where they are long or no more will come.
+        """Most steps lose much to one thing: few of them tell, where they are long or no more will come.
 
-        Of a source that has no more, whom it names itself and the data that all wait for are told as early.
+        That is one rank or stage, the data that all wait for, or cores: how long ranks wait for these the kernel counts
+        over all of the time, so that nothing of it is left to how few steps there are. Of a source that has no more
+        steps, whom it names itself and the data are told as early.
         """
         cycle_K = self.steady_barrier.cycle_K
         if self.num_all_steady < MIN_CLEAR_STEPS or not cycle_K.size:
@@ -162,11 +167,11 @@ class Diagnosis:
             for entry in self.stragglers
             if is_clear(entry.late.hit_share, entry.late.gain)
         }
+        waits = self.lacks_cores or (self.input is not None and is_clear(1.0, self.input.gain))
         if self.named is not None:
             # The source saw it in each collective: that one steady amount is no condition.
-            waits = self.input is not None and is_clear(1.0, self.input.gain)
             return waits or not clear.keys().isdisjoint(self.named)
-        return float(median(cycle_K)) >= LONG_STEP_S and (self.is_stage_clear or any(clear.values()))
+        return float(median(cycle_K)) >= LONG_STEP_S and (waits or self.is_stage_clear or any(clear.values()))
 
     @property
     def missing_s(self) -> float | None:
