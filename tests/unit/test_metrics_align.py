@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.steps.step_alignment import RankSteps, align, is_out_of_step
+from tuiadvisor.metrics.steps.step_alignment import RankSteps, align, is_out_of_step, num_steps_within
 
 STEP_NS = 20_000_000
 
@@ -130,3 +130,15 @@ def test_another_groups_numbers_tell_nothing_of_the_axis() -> None:
     assert not is_out_of_step(REFERENCE, other)
     assert not is_out_of_step(REFERENCE, without_seq(REFERENCE))
     assert not is_out_of_step(REFERENCE, replace(REFERENCE, seq=REFERENCE.seq + 1))  # as many, and none alike
+
+
+def test_how_many_steps_of_another_rank_fall_into_one() -> None:
+    """Of 60 and 50 batches an epoch ten and its own fall into the first step of the next one; else one each."""
+    longest, short = uneven(60, 4), uneven(50, 4)
+    begins = np.array(
+        [60, 120, 180]
+    )  # of an epoch, as the short one counts them in job steps of its own: 50, 100, 150
+    assert 11 == num_steps_within(short, longest, np.array([50, 100, 150]))
+    assert 1 == num_steps_within(short, longest, np.array([20, 75, 130]))
+    assert 1 == num_steps_within(longest, short, begins)
+    assert 0 == num_steps_within(short, without_seq(longest), np.array([50, 100, 150]))

@@ -63,6 +63,7 @@ from tuiadvisor.advisor.judge.imports import (
 )
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, is_stage_clear, pipeline_view
+from tuiadvisor.advisor.judge.uneven_inputs import with_busy_ranks
 from tuiadvisor.advisor.judge.verdict import (
     not_yet,
     stands_still,
@@ -320,6 +321,7 @@ class Advisor(Intake):
             )
             if why_blind:
                 diagnosis = without_device(diagnosis)
+            diagnosis = with_busy_ranks(diagnosis, self.store)
         pipelines = find_pipelines(
             self.chunks,
             self.roster,

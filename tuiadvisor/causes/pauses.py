@@ -39,7 +39,12 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
     table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
     known = np.isfinite(cycle)
     known[: pause.first_column] = False
-    what_if = of_events(gain(cycle[known], pause.loss_K[known]), len(pause.steps))
+    loss_K = pause.loss_K
+    if (
+        pause.busy_ranks
+    ):  # their work has to be done by somebody: spread over all it takes each of them a part
+        loss_K = loss_K * table.num_ranks / (table.num_ranks + len(pause.busy_ranks))
+    what_if = of_events(gain(cycle[known], loss_K[known]), len(pause.steps))
     ranks = tuple(table.ranks[row] for row in pause.rows)
     alone = table.num_ranks == 1
     starter = "the process" if alone else rank_words(ranks) if ranks else "all ranks"
@@ -54,7 +59,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "length_s": pause.length_s,
         "longest_s": longest[0] if longest else None,
         "second_s": longest[1] if len(longest) > 1 else None,
-        "loss_s": pause.loss_s_per_step,
+        "loss_s": what_if.loss_s if pause.busy_ranks else pause.loss_s_per_step,
         "loss_share": what_if.loss_s / what_if.step_s,
         "starter": starter,
         "ranks": starter,
@@ -70,6 +75,9 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "is_eval": int(pause.kind == "eval"),
         "is_alone": int(0 < len(ranks) < table.num_ranks),
         "is_saving": int(pause.kind == SAVING),
+        "is_uneven": int(bool(pause.busy_ranks)),
+        "waiting_words": rank_words(table.ranks),
+        "busy_words": rank_words(pause.busy_ranks) if pause.busy_ranks else "",
         "is_periodic": int(pause.kind == "periodic"),
         # A device that waits for a thread that collects waits in whatever phase comes next.
         "is_data_wait": int(pause.phase == "data_wait" and not pause.is_collecting),
@@ -158,6 +166,9 @@ pause is_checkpoint flag 1 if checkpoints are being written
 pause is_saving flag 1 if checkpoints are being written beside the steps, in another thread or process
 pause is_eval flag 1 if the model is being evaluated
 pause is_alone flag 1 if some ranks begin it and the others wait
+pause is_uneven flag 1 if others have more batches and go on making steps meanwhile (uneven inputs, as under Join)
+pause waiting_words text the ranks that were compared, e.g. "ranks 0 and 1"
+pause busy_words text ranks that go on making steps meanwhile; empty without any
 pause is_periodic flag 1 if nothing marks what happens in it
 pause is_data_wait flag 1 if it passes while the next batch is waited for
 pause is_over flag 1 if periodic pauses have not come for more than two of their periods

@@ -17,7 +17,7 @@ from tuiadvisor.advisor.steps.next_steps import MAX_LEAP_STEPS, Batch
 from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS, NONE, RankTracks
 from tuiadvisor.events import UNKNOWN
-from tuiadvisor.metrics.steps.step_alignment import RankSteps, is_out_of_step
+from tuiadvisor.metrics.steps.step_alignment import RankSteps, is_out_of_step, num_steps_within
 from tuiadvisor.metrics.steps.step_table import StepTable, build_table
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ MAX_SUSPECTS: Final = 64  # ranks looked at step by step for having left the job
 OUT_OF_STEP: Final = (
     "it makes fewer or more steps than the others (uneven inputs, as under Join), so its steps are not theirs"
 )
+MIN_WITHIN: Final = 2  # steps of another rank within one: in step it is one
 MAX_GENERATIONS: Final = 4  # of one rank within one frame: more is a damaged frame
 
 _DURATIONS: Final = tuple(
@@ -255,8 +256,9 @@ class StepStore:
     def span(self) -> tuple[int, int] | None:
         """(oldest, newest) internal job step of the aligned ranks' present generations; None without any."""
         rows = np.flatnonzero(self.tracks.is_aligned)
-        if not rows.size:
-            return None
+        return self._span_of(rows) if rows.size else None
+
+    def _span_of(self, rows: Ints) -> tuple[int, int]:
         offset = self.tracks.offset[rows]
         return (
             int((self.tracks.first_step[rows] + offset).min()),
@@ -315,6 +317,20 @@ class StepStore:
         found = [row for row in suspects.tolist() if is_out_of_step(steps, self._job_steps_of(row))]
         return np.array(found, dtype=np.int64)
 
+    def busy_within(self, steps: Sequence[int]) -> tuple[int, ...]:
+        """Ranks that leave the job's axis by having more batches: they make several steps within each of these."""
+        rows = self.tracks.aligned_rows()
+        others = self._out_of_step(rows)
+        if not others.size:
+            return ()
+        first, at = self._job_steps_of(int(rows[0])), np.array(steps, dtype=np.int64) + self.axis_shift()
+        busy = [
+            row
+            for row in others.tolist()
+            if num_steps_within(first, self._job_steps_of(row), at) >= MIN_WITHIN
+        ]
+        return tuple(sorted(self.tracks.rank[busy].tolist()))
+
     def _job_steps_of(self, row: int) -> RankSteps:
         found = self.recent.of_rank(row, self.capacity)
         return replace(found, step=found.step + self.tracks.offset[row])
@@ -334,13 +350,14 @@ class StepStore:
 
         None without an aligned rank.
         """
-        span = self.span()
-        if span is None:
-            return None
         aligned = self.tracks.aligned_rows()
+        if not aligned.size:
+            return None
         aligned = aligned[~np.isin(aligned, self._out_of_step(aligned))]
         shift = self.axis_shift()
-        oldest, newest = span
+        oldest, newest = self._span_of(
+            aligned
+        )  # those that make more steps than these run ahead of them for ever
         width = self.table_width
         stop = newest if last is None else min(newest, last + shift)
         start = max(oldest, newest - self.capacity + 1, stop - width + 1)

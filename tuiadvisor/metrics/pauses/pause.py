@@ -42,6 +42,9 @@ class Pause:
     rows: tuple[int, ...] = ()  # ranks the others wait for; empty when all pause together
     events: tuple[Interruption, ...] = ()  # the pauses one by one, where they have no common distance
     first_column: int = 0  # from which on they come: their cost is spread over the steps since then
+    busy_ranks: tuple[
+        int, ...
+    ] = ()  # that go on making steps in them: they have more batches than those that pause
     is_over: bool = False  # they came at a fixed distance, and have not for several of these
 
     @property

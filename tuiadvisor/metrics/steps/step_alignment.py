@@ -139,6 +139,24 @@ def is_out_of_step(reference: RankSteps, rank: RankSteps) -> bool:
     return bool(np.mean(np.diff(apart) == 0) >= MIN_SUPPORT)
 
 
+def num_steps_within(reference: RankSteps, rank: RankSteps, at: Ints) -> float:
+    """Median number of the rank's steps that fall into one of these steps of the reference, or the one after it.
+
+    Of ranks in step it is 1. Both in job steps and numbered by the same group; 0 where that does not tell.
+    """
+    theirs, own = _advances(reference), _advances(rank)
+    if theirs is None or own is None or not own[1].size:
+        return 0.0
+    found = []
+    for step in at.tolist():
+        ends = theirs[1][
+            np.searchsorted(theirs[0], [step - 1, step, step + 1, step + 2])[:3].clip(0, theirs[1].size - 1)
+        ]
+        passed = np.searchsorted(own[1], ends, "right")
+        found.append(int(np.diff(passed).max()))
+    return float(np.median(found)) if found else 0.0
+
+
 def _overlap(reference: RankSteps, rank: RankSteps) -> bool:
     ref, own = reference.mark_ns[reference.mark_ns != UNKNOWN], rank.mark_ns[rank.mark_ns != UNKNOWN]
     return bool(ref.size and own.size and ref.max() >= own.min() and own.max() >= ref.min())
