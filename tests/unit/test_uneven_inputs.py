@@ -8,19 +8,19 @@ from synthetic_run import Job, Simulated, folded, frames, simulate
 from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.views.run_view import RunView
 
-BEGIN, END, STEP, OTHER = (STEP_NAMES.index(name) for name in ("begin_ns", "end_ns", "step", "other_ns"))
+BEGIN, END, STEP = (STEP_NAMES.index(name) for name in ("begin_ns", "end_ns", "step"))
 OF_AN_EPOCH = 48
 
 
-def joined(num_batches: int, pause_s: float = 0.0) -> RunView:
-    """Rank 0 has so many batches an epoch and rank 1 48. pause_s: of all ranks at the end of each epoch."""
+def joined(num_batches: int, phase: str = "other") -> RunView:
+    """Rank 0 has so many batches an epoch and rank 1 48. phase: what Join's end is counted as."""
     run = simulate(Job(num_ranks=2, num_steps=8 * OF_AN_EPOCH, spike_chance=0.0, noise=0.03))
     short: list[tuple[int, ...]] = []
     for row in run.rows[0]:
         if row[STEP] % OF_AN_EPOCH < num_batches:
             record = list(row)
             if short:  # Join's end passes in the step that begins the next epoch
-                record[OTHER] += record[BEGIN] - short[-1][END]
+                record[STEP_NAMES.index(f"{phase}_ns")] += record[BEGIN] - short[-1][END]
                 record[BEGIN] = short[-1][END]
             record[STEP] = len(short)
             short.append(tuple(record))
@@ -28,9 +28,10 @@ def joined(num_batches: int, pause_s: float = 0.0) -> RunView:
     return folded(frames(job, simulated=Simulated({0: short, 1: run.rows[1]}, run.cycle_s))).view()
 
 
-def test_who_runs_out_of_batches_waits_for_whom_and_nobody_is_said_to_stop() -> None:
+@pytest.mark.parametrize("phase", ["other", "data_wait"])
+def test_who_runs_out_of_batches_waits_for_whom_and_nobody_is_said_to_stop(phase: str) -> None:
     """Two ranks of 40 and 48 batches: "a pause of 575 ms every 40 steps stops the training", critical, 1.22x."""
-    view = joined(40)
+    view = joined(40, phase)
     (found,) = [one for one in view.findings if one.id == "periodic_pause"]
     assert "warning" == found.severity
     assert "rank 0 ran out of batches every 40 steps" in view.verdict.sentence

@@ -79,8 +79,8 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "waiting_words": rank_words(table.ranks),
         "busy_words": rank_words(pause.busy_ranks) if pause.busy_ranks else "",
         "is_periodic": int(pause.kind == "periodic"),
-        # A device that waits for a thread that collects waits in whatever phase comes next.
-        "is_data_wait": int(pause.phase == "data_wait" and not pause.is_collecting),
+        # Who waits for a thread that collects, or has run out of batches, waits in whatever phase comes next.
+        "is_data_wait": int(pause.phase == "data_wait" and not pause.is_collecting and not pause.busy_ranks),
         "is_over": int(pause.is_over),
         "is_irregular": int(pause.kind == "irregular"),
     }
