@@ -729,6 +729,30 @@ def test_what_ranks_wait_for_a_core_is_not_useful(device: bool) -> None:
     assert ("crowded_host" in lost) != device
 
 
+@pytest.mark.parametrize(("run", "most"), [(0.3, 1 / 0.3), (None, 1 / 0.6)])
+def test_want_of_cores_says_what_it_costs_and_that_it_costs_something(run: float | None, most: float) -> None:
+    """A verdict to tune without a figure: of 26 programs on two cores, beside other work and without, each step was longer beside
+    it by at least the lower end. No step gets shorter than its thread ran (None: not counted).
+    """
+    job = Job(num_steps=400)
+    told = {rank: {"run_s": float("nan") if run is None else run} for rank in CROWDED}
+    view = seen(job, CROWDED, told, {})
+    found = view.verdict.speedup
+    assert view.verdict.finding == "crowded_host"
+    assert found is not None
+    assert (1 / 0.7, 1 / 0.6, most) == pytest.approx((found.low, found.expected, found.high), rel=0.03)
+    assert "CPU contention" in view.verdict.sentence
+    assert "instead of" in view.verdict.sentence
+
+
+def test_what_waiting_for_cores_costs_behind_a_device_is_unknown() -> None:
+    """The host may be ahead of it, and its waits hidden."""
+    job = Job(num_steps=400)
+    view = folded([*on_devices(frames(job)), *host_frames(job, CROWDED)]).view()
+    (crowded,) = [entry for entry in view.findings if entry.id == "crowded_host"]
+    assert "speedup" not in crowded.evidence
+
+
 @pytest.mark.parametrize(
     ("late_since", "waits", "phase"),
     [

@@ -53,6 +53,20 @@ def gain(diagnosis: Diagnosis, facts: Facts) -> Gain | None:
     return of_share(float(steps.mean()), share, max(share - CROWDED_WAIT, 0.0))
 
 
+def contention_gain(diagnosis: Diagnosis, facts: Facts) -> Gain | None:
+    """With a core whenever one is wanted; as many waits as others have may remain.
+
+    Not at best: whoever waits for a rank without a core sleeps that long, which no count of its own says. No step gets
+    shorter than its thread ran, where that was counted. None behind a device, which may have work all the while.
+    """
+    crowd, steps = facts.crowd, diagnosis.steady_barrier.cycle_K
+    if crowd is None or crowd.core_wait_share is None or facts.on_device or not steps.size:
+        return None
+    share = crowd.core_wait_share
+    most = None if crowd.run_share is None else 1 - crowd.run_share
+    return of_share(float(steps.mean()), share, max(share - CROWDED_WAIT, 0.0), most)
+
+
 CPU_LIMIT: Final = Cause(
     rules=("cpu_limit",), gain=gain, lost_share="cpu_limit_share", at_best=True, needs_device=False
 )
@@ -74,6 +88,7 @@ job crowd_most_words text ranks that lack one much more than the others, by the 
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed
 """,
     measure_job=measure_job,
+    gain=contention_gain,
     lost_share="core_wait_share",
     needs_device=False,
 )

@@ -39,6 +39,7 @@ class Crowd:
         None  # of the periods of the CPU limit, where it is felt least; None without any
     )
     limit_cores: float | None = None  # the smallest of them
+    run_share: float | None = None  # of its time the typical rank's training thread had a core
 
     @property
     def is_crowded(self) -> bool:

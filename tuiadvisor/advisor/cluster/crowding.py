@@ -69,7 +69,7 @@ class RunQueues:
         return median(recent) if len(recent) >= MIN_SAMPLES else None
 
 
-def typical_wait(shares: Sequence[float | None]) -> float | None:
+def typical_share(shares: Sequence[float | None]) -> float | None:
     """Median over ranks; None unless most of them are known."""
     known = [share for share in shares if share is not None]
     return median(known) if known and 2 * len(known) >= len(shares) else None
@@ -92,8 +92,9 @@ def crowd(diagnosis: Diagnosis, queues: RunQueues, outside: Outside) -> Crowd:
     seen = outside.seen(table.ranks[::stride], last_s, ends_ns.tolist())
     return Crowd(
         queues.ready_per_core(until_ns, last_s),
-        typical_wait([one.wait for one in seen]),
+        typical_share([one.wait for one in seen]),
         # The limit of one rank is its own matter: what is said of all holds for those that feel it least.
         least_throttled(seen),
         min((one.limit_cores for one in seen if one.limit_cores is not None), default=None),
+        typical_share([one.run for one in seen]),
     )

@@ -136,11 +136,15 @@ def down_to(found: Gain, least_s: float) -> Gain:
     return replace(found, speedup_high=max(min(found.speedup_high, found.step_s / least_s), found.speedup))
 
 
-def of_share(step_s: float, share: float, low: float) -> Gain:
-    """The gain of a share of the step that is known for the window as a whole; low: what of it is surely lost."""
+def of_share(step_s: float, share: float, low: float, high: float | None = None) -> Gain:
+    """The gain of a share of the step that is known for the window as a whole.
+
+    low: what of it is surely lost; high: what may be lost with it, None: no more than the share.
+    """
     share, low = min(share, MAX_LOSS), min(max(low, 0.0), share, MAX_LOSS)
-    most = 1 / (1 - share)
-    return Gain(step_s, share * step_s, low * step_s, share * step_s, most, 1 / (1 - low), most)
+    high = share if high is None else min(max(high, share), MAX_LOSS)
+    lost = (share, low, high)
+    return Gain(step_s, *(part * step_s for part in lost), *(1 / (1 - part) for part in lost))
 
 
 def what_if_stride(num_cells: int) -> int:
