@@ -731,8 +731,8 @@ def test_what_ranks_wait_for_a_core_is_not_useful(device: bool) -> None:
 
 @pytest.mark.parametrize(("run", "most"), [(0.3, 1 / 0.3), (None, 1 / 0.6)])
 def test_want_of_cores_says_what_it_costs_and_that_it_costs_something(run: float | None, most: float) -> None:
-    """A verdict to tune without a figure: of 26 programs on two cores, beside other work and without, each step was longer beside
-    it by at least the lower end. No step gets shorter than its thread ran (None: not counted).
+    """There was no figure: of 26 programs on two cores, beside other work and without, each step was longer beside it
+    by at least the lower end. No step gets shorter than its thread ran (None: not counted).
     """
     job = Job(num_steps=400)
     told = {rank: {"run_s": float("nan") if run is None else run} for rank in CROWDED}

@@ -268,6 +268,38 @@ def test_unknown_work_is_not_compared_unless_vouched_for() -> None:
     assert "regressed" == compare(old, new, ComparisonOptions(same_work=True)).verdict
 
 
+def of_model(job: Job, samples: int, **facts: int | str) -> Measured:
+    """A run whose ranks told their model."""
+    known: list[Frame] = []
+    for frame in with_unit(frames(job), comm_bytes=BYTES, samples=samples, tokens=-1):
+        told = frame.payload.get("ranks", []) if frame.kind == FrameKind.HELLO else []  # type: ignore[attr-defined]
+        ranks = [{**entry, "model": {"models": 1, "params": 1000, **facts}} for entry in told]
+        known.append(replace(frame, payload={**frame.payload, "ranks": ranks}) if ranks else frame)  # type: ignore[dict-item]
+    return measure("run.tuirec", map(encoded, known))
+
+
+@pytest.mark.parametrize(
+    ("samples", "facts", "batch"),
+    [
+        # Rows of ids of one call, two micro-batches, two ranks: no loader tells them.
+        (-1, {"input": "8x512", "input_dtype": "int64", "micro_steps": 2}, 8 * 2 * 2),
+        (32, {"mesh": "tp=2"}, 32),  # both ranks work on the same 32
+        (-1, {"input": "8x3x32x32", "input_dtype": "float32", "micro_steps": 2}, None),
+    ],
+)
+def test_a_steps_samples_are_those_that_diagnose_tells(
+    samples: int, facts: dict[str, int | str], batch: int | None
+) -> None:
+    """It knew none beside a throughput that is known, and counted one batch once for each rank that works on it."""
+    run = of_model(JOB, samples, **facts)
+    assert batch == run.unit.samples_per_step
+    step = run.view.step
+    told = step.throughput_samples_s and step.throughput_samples_s * (step.mean_with_pauses_s or 0.0)
+    assert batch == (told and pytest.approx(told))
+    slower = of_model(scaled(1.3), samples, **facts)
+    assert ("not comparable" if batch is None else "regressed") == compare(run, slower).verdict
+
+
 def test_a_rank_that_was_not_recorded_leaves_the_batch_unknown(before: Measured) -> None:
     """One of two ranks is missing: its samples are not guessed."""
     found = compare(before, measured(replace(JOB, missing=(1,))))

@@ -84,7 +84,8 @@ def measure(
     view = advisor.view()
     series = _without_hiccups(collector.finish())
     unit = replace(
-        work.unit(view.run.world_size, advisor.roster.header.given), num_parameters=_parameters(view)
+        work.unit(view.run.world_size, advisor.roster.header.given, view.stack),
+        num_parameters=_parameters(view),
     )
     return Measured(path, view, series, unit, load.load())
 

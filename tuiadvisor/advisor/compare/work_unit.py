@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.cluster.payload_fields import integer, number, objects
+from tuiadvisor.efficiency.assess import copies_of_batch, rows_per_step
 from tuiadvisor.events import NOTHING_GIVEN, UNKNOWN, StepFlag
 from tuiadvisor.views.comparison import MachineLoad, WorkUnit
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.payload_fields import Payload
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.views.efficiency import Stack
 
 MAX_RANKS: Final = 1 << 17
 # Of the steps of all ranks: a batch that is so usual is what a step takes. Others are the last one of an epoch, and
@@ -53,15 +55,27 @@ class WorkUnitCounter:
             _add_totals(totals, rank, columns[name][whole])
             self._counts[name] = _counted(self._counts[name], columns[name][whole])
 
-    def unit(self, world_size: int | None, given: GivenWork = NOTHING_GIVEN) -> WorkUnit:
-        """What a step of this run is; given: as its recording says that the user said."""
+    def unit(
+        self, world_size: int | None, given: GivenWork = NOTHING_GIVEN, stack: Stack | None = None
+    ) -> WorkUnit:
+        """What a step of this run is; given: as its recording says that the user said.
+
+        stack: as the probes saw it: ranks that work on one batch count it once, and where no loader tells a batch the
+        ids of one call do, as in the throughput of `diagnose`.
+        """
         all_seen = world_size is not None and len(self._ranks) == world_size
         sizes = [self._gradient_bytes.get(rank) for rank in self._ranks]
         known_sizes = [size for size in sizes if size is not None]
+        samples, tokens = (self._per_step(name) if all_seen else None for name in self._totals)
+        if stack is not None:
+            copies = copies_of_batch(stack)
+            samples, tokens = samples and samples / copies, tokens and tokens / copies
+            if samples is tokens is None and all_seen:
+                samples = rows_per_step(stack, len(self._ranks))
         return WorkUnit(
             world_size=world_size,
-            samples_per_step=given.samples_per_step or (self._per_step("samples") if all_seen else None),
-            tokens_per_step=given.tokens_per_step or (self._per_step("tokens") if all_seen else None),
+            samples_per_step=given.samples_per_step or samples,
+            tokens_per_step=given.tokens_per_step or tokens,
             gradient_bytes=round(sum(known_sizes) / len(known_sizes)) if known_sizes else None,
             num_collectives=_most_usual(self._usual["num_collectives"]),
             micro_steps=_most_usual(self._usual["micro_steps"]),
