@@ -240,6 +240,28 @@ def test_another_model_is_not_compared(before: Measured) -> None:
     assert "samples" == vouched.basis
 
 
+def test_what_another_model_does_not_lose_is_not_resolved() -> None:
+    """Of a VAE that waits for data and a GPT that waits for gradients it said "moved", "resolved" and "new"."""
+    old = measured(replace(JOB, num_ranks=4).with_faults(Fault("data", None, 12 * MS)))
+    new = measured(
+        replace(JOB, num_ranks=4).with_faults(Fault("backward", (2,), 8 * MS)), comm_bytes=2 * BYTES
+    )
+    found = compare(old, new)
+    assert {"input_bound": "before", "straggler": "after"} == {
+        entry.id: entry.state for entry in found.findings
+    }
+    assert not found.bottleneck.moved
+    assert found.bottleneck.sentence.startswith("Two models: before, input_bound in data wait")
+    assert found.goodput is not None
+    assert (None, None) == (found.goodput.improved, found.throughput.ratio)
+    assert "improved" not in found.goodput.sentence
+    assert "not comparable" == found.goodput.answer
+    assert "tuiadvisor advise run.tuirec run.tuirec" in found.sentence
+    assert {"input_bound": "both"} == {entry.id: entry.state for entry in compare(old, measured(
+        replace(JOB, num_ranks=4).with_faults(Fault("data", None, 12 * MS)), comm_bytes=2 * BYTES
+    )).findings}  # fmt: skip
+
+
 def test_another_batch_is_compared_by_throughput(before: Measured) -> None:
     """Twice the samples in steps 1.25 times as long: 1.6 times the throughput."""
     found = compare(before, measured(scaled(1.25), samples=64))

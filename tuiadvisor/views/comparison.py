@@ -10,8 +10,9 @@ from typing import Literal
 
 Outcome = Literal["improved", "regressed", "no change", "not comparable"]
 Basis = Literal["step", "samples", "samples_per_device"]
-# hidden: no finding any more, and yet most of what it measured is still there; uncovered: the other way round
-FindingState = Literal["resolved", "new", "remaining", "hidden", "uncovered"]
+# hidden: no finding any more, and yet most of what it measured is still there; uncovered: the other way round.
+# before, after, both: of two models nothing is resolved, only found in one or in both.
+FindingState = Literal["resolved", "new", "remaining", "hidden", "uncovered", "before", "after", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ class GoodputChange:
     is_end_to_end: bool  # both saw the same stretch of a run; else the steady steps alone can be compared
     improved: bool | None  # None: no difference beyond noise, or not known
     sentence: str
+    is_other_model: bool = False
 
     @property
     def shown(self) -> tuple[float | None, float | None]:
@@ -160,6 +162,8 @@ class GoodputChange:
         """In a word."""
         if None in self.shown:
             return "unknown"
+        if self.is_other_model:
+            return "not comparable"
         return {True: "improved", False: "worse", None: "no change"}[self.improved]
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a success worth its name
 
 
-def finding_changes(before: RunView, after: RunView) -> tuple[FindingChange, ...]:
+def finding_changes(
+    before: RunView, after: RunView, *, is_other_model: bool = False
+) -> tuple[FindingChange, ...]:
     """Every finding above info of either run, largest loss first."""
     old, new = _by_kind(before), _by_kind(after)
     changes = []
@@ -26,7 +28,9 @@ def finding_changes(before: RunView, after: RunView) -> tuple[FindingChange, ...
         first, second = old.get(key), new.get(key)
         known = first or second
         assert known is not None  # noqa: S101  # the key came from one of the two
-        changes.append(_change(first, second, _amount(known, before), _amount(known, after)))
+        amounts = _amount(known, before), _amount(known, after)
+        state = _whose(first, second) if is_other_model else _state(first, second, *amounts)
+        changes.append(_change(first, second, state))
     changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
     return tuple(changes)
 
@@ -49,21 +53,26 @@ def _amount(finding: Finding, view: RunView) -> float | None:
     return cause.amount(finding, view) if cause is not None else None
 
 
-def _change(
-    before: Finding | None, after: Finding | None, amount_before: float | None, amount_after: float | None
-) -> FindingChange:
+def _change(before: Finding | None, after: Finding | None, state: FindingState) -> FindingChange:
     shown = after or before
     assert shown is not None  # noqa: S101  # the key came from one of the two
     return FindingChange(
         id=shown.id,
         title=shown.title,
-        state=_state(before, after, amount_before, amount_after),
+        state=state,
         phase=shown.phase,
         ranks_before=before.ranks if before else (),
         ranks_after=after.ranks if after else (),
         loss_before_s=before.loss_s_per_step if before else None,
         loss_after_s=after.loss_s_per_step if after else None,
     )
+
+
+def _whose(before: Finding | None, after: Finding | None) -> FindingState:
+    """What one model loses and the other does not was never resolved."""
+    if before is not None and after is not None:
+        return "both"
+    return "after" if before is None else "before"
 
 
 def _state(
@@ -79,12 +88,18 @@ def _state(
     return "uncovered" if is_there else "new"
 
 
-def bottleneck(before: RunView, after: RunView) -> Bottleneck:
+def bottleneck(before: RunView, after: RunView, *, is_other_model: bool = False) -> Bottleneck:
     """The finding each verdict rests on, and where it went."""
     old, new = _dominant(before), _dominant(after)
     name_old, name_new = _name(old), _name(new)
     if old is None and new is None:
         return Bottleneck(None, None, moved=False, sentence="No finding above info limits either run.")
+    if is_other_model:
+        sides = ((name_old, old), (name_new, new))
+        first, second = (f"{name}{_cost(found)}" if name else "nothing above info" for name, found in sides)
+        return Bottleneck(
+            name_old, name_new, moved=False, sentence=f"Two models: before, {first}; after, {second}."
+        )
     if old is None:
         return Bottleneck(
             None, name_new, moved=True, sentence=f"A bottleneck appeared: {name_new}{_cost(new)}."

@@ -30,6 +30,7 @@ class Terms:
     scale_after: float
     reasons: tuple[str, ...]
     cautions: tuple[str, ...] = ()
+    is_other_model: bool = False  # then nothing of the one has improved in the other
 
 
 def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
@@ -44,7 +45,7 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         other = model
     if other and not same_work:
         why = f"{other}: not the same model, so neither a step nor a sample is the same work"
-        return Terms(None, 1.0, 1.0, (why,))
+        return Terms(None, 1.0, 1.0, (why,), is_other_model=True)
     unknown = [
         name
         for name, old, new in (

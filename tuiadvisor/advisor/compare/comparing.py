@@ -143,7 +143,10 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
             verdict = "not comparable"
             reasons.append(f"{busy}; measure again on a quiet machine, or pass --ignore-load")
     sides = _side(before), _side(after)
-    throughput = _throughput(before, after, floor)
+    other = found.is_other_model
+    if other:
+        reasons.append(f"tuiadvisor advise {before.path} {after.path} sets the two beside each other")
+    throughput = NOTHING if other else _throughput(before, after, floor)
     detectable = _detectable(change, floor)
     gate = _gate(verdict, change, options.fail_if_slower, detectable)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
@@ -164,13 +167,13 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         every_step=every,
         throughput=throughput,
         phases=_phases(before.series, after.series, floor) if found.basis is not None else (),
-        bottleneck=bottleneck(before.view, after.view),
-        findings=finding_changes(before.view, after.view),
+        bottleneck=bottleneck(before.view, after.view, is_other_model=other),
+        findings=finding_changes(before.view, after.view, is_other_model=other),
         environment=environment(before.view, after.view),
         noise_floor=floor,
         smallest_detectable=detectable,
         gate=gate,
-        goodput=goodput_change(before.view, after.view, floor),
+        goodput=goodput_change(before.view, after.view, floor, is_other_model=other),
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )

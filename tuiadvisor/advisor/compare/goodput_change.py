@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.views.comparison import GoodputChange
 
 if TYPE_CHECKING:
+    from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import RunView
 
 SAME_SPAN: Final = 1.5  # start-up weighs more in a shorter recording: beyond this spans are not compared
 
 
-def goodput_change(before: RunView, after: RunView, floor: float) -> GoodputChange | None:
+def goodput_change(
+    before: RunView, after: RunView, floor: float, *, is_other_model: bool = False
+) -> GoodputChange | None:
     """None where neither run has a figure. floor: what two runs of the same code may differ by."""
     one, other = before.wall, after.wall
     if one is None or other is None:
@@ -26,7 +29,7 @@ def goodput_change(before: RunView, after: RunView, floor: float) -> GoodputChan
     is_same = is_same and one.end_to_end is not None and other.end_to_end is not None
     old, new = (one.end_to_end, other.end_to_end) if is_same else (one.steady, other.steady)
     improved = None
-    if old is not None and new is not None and abs(new - old) > floor:
+    if old is not None and new is not None and abs(new - old) > floor and not is_other_model:
         improved = new > old
     return GoodputChange(
         before=one.end_to_end,
@@ -35,7 +38,10 @@ def goodput_change(before: RunView, after: RunView, floor: float) -> GoodputChan
         after_steady=other.steady,
         is_end_to_end=is_same,
         improved=improved,
-        sentence=_sentence(old, new, improved, is_same=is_same),
+        sentence=_of_two_models(one, other)
+        if is_other_model
+        else _sentence(old, new, improved, is_same=is_same),
+        is_other_model=is_other_model,
     )
 
 
@@ -48,3 +54,12 @@ def _sentence(old: float | None, new: float | None, improved: bool | None, *, is
         "" if is_same else "; the recordings are not of equal stretches, so start-up and pauses are left out"
     )
     return f"Goodput{of} {words}: {100 * old:.0f} % before, {100 * new:.0f} % after{why}."
+
+
+def _of_two_models(before: Goodput, after: Goodput) -> str:
+    sides = (
+        ("unknown" if one.steady is None else f"{100 * one.steady:.0f} %", name)
+        for one, name in ((before, "before"), (after, "after"))
+    )
+    told = ", ".join(f"{share} {name}" for share, name in sides)
+    return f"Goodput of the steady steps: {told}; each is its own model's, and neither has changed."
