@@ -135,6 +135,33 @@ def test_other_workloads_stand_beside_this_one_and_are_not_ranked() -> None:
     assert "not ranked" in (shown["workloads"] or "")
 
 
+def test_one_rank_has_no_communication_to_measure() -> None:
+    """It was to be measured, above the sentence "one device: there is no gradient communication"."""
+    alone = final_view(Job(num_ranks=1, num_steps=250))
+    session = held(Recorded("a", alone))
+    shown = texts(session, "P4")
+    assert shown["compute against communication"] == "no communication: one rank"
+    stage = next(one for one in session.stages if one.pattern == "P4")
+    assert not stage.unknown
+    assert "no communication" in workload_words(facts("a", alone), None, None)
+
+
+def test_changes_of_which_none_passes_the_cut_off_are_not_worth_trying_in_their_order() -> None:
+    """Twenty minutes are left: each change was below the cut-off, and "worth trying" stood below them."""
+    short = replace(PRICED, remaining_steps=50_000)
+    material = gathered(short)
+    assert material.candidates
+    assert {one.why_not for one in material.candidates} == {"the rest of the run is over before it is ready"}
+    stage = next(
+        one for one in held(Recorded("late.rec", view((LATE,))), intent=short).stages if one.pattern == "P5"
+    )
+    assert stage.conclusion.startswith(
+        "None passes the cut-off by its rule's hours: the rest of the run is over"
+    )
+    long = held(Recorded("late.rec", view((LATE,))), intent=PRICED)
+    assert "Worth trying" in next(one for one in long.stages if one.pattern == "P5").conclusion
+
+
 def test_energy_is_the_devices_own_meter_or_unknown() -> None:
     gpus = [gpu(rank, power_w=600.0) for rank in range(2)]
     run = folded(recorded(Job(num_ranks=2, num_steps=300), gpus)).view()

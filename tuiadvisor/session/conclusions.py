@@ -252,14 +252,11 @@ def _p3_concludes(material: Material) -> str:
 
 def _p4(material: Material) -> list[Item]:
     run, item = material.run, material.item
-    ratio = compute_to_communication(run)
-    text = None if ratio is None else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}"
     exposed = share_of_step(run, run.comm_exposed_s)
+    exposed_words = None if exposed is None else f"{100 * exposed:.0f} % of the step"
     return [
-        item("compute against communication", text, RECORD),
-        item(
-            "exposed communication", None if exposed is None else f"{100 * exposed:.0f} % of the step", RECORD
-        ),
+        item("compute against communication", _ratio_words(run), RECORD),
+        *([] if run.num_ranks == 1 else [item("exposed communication", exposed_words, RECORD)]),
         *(item("scaling", row.scaling_words()) for row in sizes(material) if row.scaling_words()),
         *_workloads(material),
         *_ceilings(material),
@@ -280,14 +277,22 @@ def _workloads(material: Material) -> list[Item]:
     return [*rows, material.item("workloads", note)]
 
 
+NO_PEER: Final = "no communication: one rank"
+
+
+def _ratio_words(run: Facts) -> str | None:
+    """None: not seen."""
+    if run.num_ranks == 1:
+        return NO_PEER
+    ratio = compute_to_communication(run)
+    return None if ratio is None else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}"
+
+
 def workload_words(run: Facts, price: float | None, stated_power_w: float | None) -> str:
     """Compute to communication, efficiency, cost and energy of one configuration."""
-    ratio = compute_to_communication(run)
     parts = [
         "devices unknown" if run.num_devices is None else sized(run.num_devices),
-        "compute to communication unknown"
-        if ratio is None
-        else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}",
+        _ratio_words(run) or "compute to communication unknown",
         "goodput unknown" if run.goodput is None else f"goodput {100 * run.goodput:.0f} %",
         "MFU unknown" if run.mfu is None else f"MFU {100 * run.mfu:.0f} %",
     ]
@@ -382,9 +387,20 @@ def _p5_concludes(material: Material) -> str:
     refused = why_not(material.case, tuning(material.case))
     if refused:
         return f"The change does not pay: {refused}."
-    if material.case.effort_hours is None:
-        return "Worth trying in the order of effort; whether it pays is open until its effort is stated."
-    return "The change pays on what is known."
+    return (
+        "The change pays on what is known." if material.case.effort_hours is not None else _by_order(material)
+    )
+
+
+def _by_order(material: Material) -> str:
+    """Of changes whose effort is a rule's word."""
+    cut = sorted({one.why_not for one in material.candidates})
+    if cut and all(cut):
+        return (
+            f"None passes the cut-off by its rule's hours: {'; '.join(cut)}. It pays if it is ready sooner, or where "
+            "more runs are planned."
+        )
+    return "Worth trying in the order of effort; whether it pays is open until its effort is stated."
 
 
 EVIDENCE: Final[dict[str, Callable[[Material], list[Item]]]] = {
