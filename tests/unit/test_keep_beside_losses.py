@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from synthetic_run import MS, Fault, Job, folded, frames
+from test_advisor_oddities import crowd_frames
+
 from tuiadvisor.advisor.judge.verdict import _largest
 
 STEP_S = 0.0056
@@ -32,3 +35,17 @@ def test_what_the_sentence_says_already_is_not_said_twice() -> None:
     assert _largest([EXCHANGE, ROTATING], beside=EXCHANGE) == ""
     assert _largest([ROTATING, UNKNOWN], beside=ROTATING) == ""
     assert _largest([UNKNOWN], beside=UNKNOWN) == _largest([]) == ""
+
+
+def test_a_step_that_hardly_computes_is_kept_for_want_of_a_cause_not_of_a_loss() -> None:
+    """Compute 5 %, four fifths on the wire beside other work: "no loss is worth acting on" stood below it."""
+    job = Job(num_ranks=2, num_steps=400, faults=(Fault("comm", None, 60 * MS),))
+    view = folded([*frames(job), *crowd_frames(job, run_queue=13, wait_share=0.05)]).view()
+    assert view.verdict.decision == "keep"
+    (kept,) = [finding for finding in view.findings if finding.id == "healthy"]
+    for said in (view.verdict.sentence, kept.title, kept.message, view.verdict.because):
+        assert "worth acting on" not in said
+    assert "compute is only" in view.verdict.sentence
+    assert "compute takes only" in kept.message
+    calm = folded(frames(Job(num_ranks=2, num_steps=400))).view()
+    assert "no loss found is worth acting on; the mean step takes" in calm.verdict.sentence

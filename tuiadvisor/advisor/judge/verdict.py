@@ -47,6 +47,7 @@ HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
 )
 NOT_DECIDED: Final = "Not decided"
+NOTHING_FOUND: Final = "no loss found is worth acting on"  # where no rule says it
 NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
@@ -226,9 +227,9 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     step = diagnosis.steady_barrier.cycle_K
     mean_s = float(step.mean())
     unblamed = next((entry for entry in judged if _unblamed(entry)), None)
-    sentence = (
-        f"Keep: no loss found is worth acting on; the mean step takes {seconds(mean_s)}.{_largest(judged)}"
-    )
+    healthy = next((entry for entry in judged if entry.rule.final), None)
+    found = healthy.headline if healthy else NOTHING_FOUND
+    sentence = f"Keep: {found}; the mean step takes {seconds(mean_s)}.{_largest(judged)}"
     if _is_order_unknown(diagnosis):
         sentence = (
             f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
@@ -258,7 +259,6 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     paused = next((entry for entry in judged if _remark(entry)), None)
     if paused is not None:
         sentence = f"{sentence} {paused.headline[0].upper()}{paused.headline[1:]}."
-    healthy = next((entry for entry in judged if entry.rule.final), None)
     return Verdict(
         decision="keep",
         sentence=sentence,
