@@ -53,6 +53,20 @@ def test_a_calm_server_is_kept(tmp_path: Path) -> None:
     assert ("keep", "none", ()) == (session.decision, session.expected, session.levers)
 
 
+def test_who_is_to_rescale_is_told_a_change_that_does(tmp_path: Path) -> None:
+    """A decision to rescale stood beside the ONE change "give the cache more memory", a setting of the same replica."""
+    decided = {}
+    for name in ("vllm-later", "tgi", "sglang", "vllm-engines"):
+        session = serving_session(saved(tmp_path, str(RECORDINGS / f"{name}.prom")))
+        decided[name] = session.decision, "replica" in session.levers[0].text
+    assert decided == {
+        "vllm-later": ("rescale", True),
+        "tgi": ("rescale", True),
+        "sglang": ("tune", False),
+        "vllm-engines": ("tune", False),
+    }
+
+
 @pytest.mark.parametrize("name", ["sglang", "tgi", "triton", "vllm-engines", "vllm-v0"])
 def test_every_recorded_page_can_be_advised_on(name: str, tmp_path: Path) -> None:
     """Whatever it does not tell."""
