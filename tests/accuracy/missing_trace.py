@@ -56,9 +56,9 @@ def said(job: Job, missing: int) -> str:
         if rank != missing
     }
     found = arrivals(calls, {"all_reduce": tuple(range(job.num_ranks))}, complete=False)
-    if found.culprit is None:
+    if not found.culprits:
         return "nobody"
-    return "right" if found.culprit == int(offset.argmax()) else "wrong"
+    return "right" if found.culprits == (int(offset.argmax()),) else "wrong"
 
 
 def main() -> None:

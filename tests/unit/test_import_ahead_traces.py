@@ -35,24 +35,31 @@ class Work:
     data: float = 10.0
 
 
-def two_ranks(
-    folder: Path, works: tuple[Work, Work], num_steps: int = 12, *, synced: bool = False, cold: float = 1.0
+def traced(
+    folder: Path,
+    works: tuple[Work, ...],
+    num_steps: int = 12,
+    *,
+    synced: bool = False,
+    cold: float = 1.0,
+    turns: float = 1.0,
 ) -> Path:
-    """Their traces.
+    """The traces of a rank for each of the works.
 
     synced: each thread looks at the loss at the end of a step; else it runs ahead of its device. cold: how many times
-    as long the first two steps compute.
+    as long the first two steps compute. turns: how many times as long one rank computes, another in each step.
     """
     folder.mkdir(exist_ok=True)
-    events: tuple[list[Event], list[Event]] = ([], [])
-    free, thread = [BASE_US, BASE_US], [BASE_US - 50, BASE_US - 50]
+    everyone = range(len(works))
+    events: list[list[Event]] = [[] for _ in everyone]
+    free, thread = [BASE_US for _ in everyone], [BASE_US - 50 for _ in everyone]
     for step in range(num_steps):
         number = 100 * step
         begun = [at + work.data for at, work in zip(thread, works, strict=True)]
         ready: list[list[float]] = []
         for rank, usual in enumerate(works):
-            slower = cold if step < 2 else 1.0
-            work = replace(usual, forward=slower * usual.forward, backward=slower * usual.backward)
+            times = (cold if step < 2 else 1.0) * (turns if step * 7 // 3 % len(works) == rank else 1.0)
+            work = replace(usual, forward=times * usual.forward, backward=times * usual.backward)
             if synced:
                 begun[rank] = thread[rank] = max(thread[rank], free[rank])
                 begun[rank] += work.data
@@ -69,11 +76,11 @@ def two_ranks(
                 at += chunk
                 chunks.append(at)
             ready.append(chunks)
-        end = [0.0, 0.0]
+        end = [0.0 for _ in everyone]
         for bucket in range(BUCKETS):
-            begin = [max(ready[rank][bucket] + 5, end[rank]) for rank in range(2)]
+            begin = [max(ready[rank][bucket] + 5, end[rank]) for rank in everyone]
             done = max(begin) + MOVING_US
-            for rank in range(2):
+            for rank in everyone:
                 kernel = _on_device(ALL_REDUCE, begin[rank], done - begin[rank], number + 20 + bucket)
                 kernel["args"] |= {"stream": 16, "In msg nelems": 1_050_624, "dtype": "Float"}
                 events[rank].append(kernel)
@@ -86,8 +93,8 @@ def two_ranks(
             mark = event(f"ProfilerStep#{step}", marked, thread[rank] - marked - 1, "user_annotation")
             load = event("enumerate(DataLoader)#_Next", marked, work.data, "user_annotation")
             events[rank].extend((mark, load))
-    for rank in range(2):
-        trace(folder / f"trace-{rank}.json", events[rank], rank, 2)
+    for rank in everyone:
+        trace(folder / f"trace-{rank}.json", events[rank], rank, len(works))
     return folder
 
 
@@ -121,7 +128,7 @@ def test_steps_a_second_are_the_devices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
 ) -> None:
     """The thread launches a step in 9 ms and begins with nothing queued; the device takes 28."""
-    _, view = imported(two_ranks(tmp_path / "traces", (Work(), Work()), synced=synced), capsys)
+    _, view = imported(traced(tmp_path / "traces", (Work(), Work()), synced=synced), capsys)
     assert "device" == view.clock
     assert view.step.mean_s is not None
     assert 1 / view.step.mean_s == pytest.approx(view.step.throughput_steps_s, rel=0.02)
@@ -132,7 +139,7 @@ def test_a_copy_to_the_device_is_no_forward(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
 ) -> None:
     """12 ms of copies on rank 1 lay in its forward, which is as long as its peer's; a change of type is no copy."""
-    _, view = imported(two_ranks(tmp_path / "traces", (Work(), Work(copy=12_000)), synced=synced), capsys)
+    _, view = imported(traced(tmp_path / "traces", (Work(), Work(copy=12_000)), synced=synced), capsys)
     copy_s, forward_s = ([row.seconds[name] for row in view.ranks] for name in ("h2d", "forward"))
     assert [0.0006, 0.012] == pytest.approx(copy_s, abs=0.0002)
     assert [0.009, 0.009] == pytest.approx(forward_s, abs=0.0003)
@@ -162,7 +169,7 @@ def test_what_is_in_every_step_of_a_trace_is_said_though_they_are_few(
     synced: bool,
 ) -> None:
     """Twelve short steps: nobody can wait for more of them, and what costs a tenth of each is no chance."""
-    _, view = imported(two_ranks(tmp_path / "traces", works, synced=synced), capsys)
+    _, view = imported(traced(tmp_path / "traces", works, synced=synced), capsys)
     assert ("tune", named) == (view.verdict.decision, [one.rank for one in view.stragglers])
     assert says in view.verdict.sentence
 
@@ -172,7 +179,7 @@ def test_the_wall_time_of_a_trace_is_its_devices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
 ) -> None:
     """The threads that ran ahead were through in a third of it: 'goodput 100 %' stood beside 'others wait 29 %'."""
-    _, view = imported(two_ranks(tmp_path / "traces", (HEALTHY, SLOW), synced=synced), capsys)
+    _, view = imported(traced(tmp_path / "traces", (HEALTHY, SLOW), synced=synced), capsys)
     assert view.wall is not None
     assert view.step.mean_s is not None
     assert 12 * view.step.mean_s == pytest.approx(view.wall.span_s, rel=0.02)
@@ -192,7 +199,7 @@ def test_a_last_mark_that_the_trace_cut_off_is_no_step(
     tmp_path: Path, dur: float, num_steps: int, *, launches: bool
 ) -> None:
     """The profiler stopped 49 us after the last prof.step(): of it and one of 9.3 ms the mean was 4.67 ms."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, HEALTHY), num_steps=6)
+    folder = traced(tmp_path / "traces", (HEALTHY, HEALTHY), num_steps=6)
     path = folder / "trace-0.json"
     content = json.loads(path.read_text())
     marks = [one for one in content["traceEvents"] if one["name"].startswith("ProfilerStep")]
@@ -209,9 +216,9 @@ def test_a_last_mark_that_the_trace_cut_off_is_no_step(
 
 def test_that_all_is_well_few_steps_do_not_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor do seven tell that a rank is slow."""
-    _, view = imported(two_ranks(tmp_path / "well", (HEALTHY, HEALTHY)), capsys)
+    _, view = imported(traced(tmp_path / "well", (HEALTHY, HEALTHY)), capsys)
     assert (None, 8) == (view.verdict.decision, view.window.num_missing_steps)
-    _, view = imported(two_ranks(tmp_path / "slow", (HEALTHY, SLOW), num_steps=7), capsys)
+    _, view = imported(traced(tmp_path / "slow", (HEALTHY, SLOW), num_steps=7), capsys)
     assert (None, 13) == (view.verdict.decision, view.window.num_missing_steps)
 
 
@@ -224,13 +231,13 @@ def test_waits_behind_compute_and_small_ones_name_nobody(
     "Rank 1 arrives last and causes 100% of all waiting" was said of two healthy ranks.
     """
     works = (HEALTHY, Work(copy=1_300))
-    told, view = imported(two_ranks(tmp_path / "traces", works, synced=synced), capsys)
+    told, view = imported(traced(tmp_path / "traces", works, synced=synced), capsys)
     assert [] == told["stragglers"]["ranks"]
     assert "too little to name one" in told["stragglers"]["because"]
     assert view.verdict.sentence.startswith("Ranks wait 2.")
     # Of four waits a step three are behind backward.
     assert 0.0007 * 12 == pytest.approx(told["per_rank"][0]["wait_s"], rel=0.1)
-    told, _ = imported(two_ranks(tmp_path / "slow", (HEALTHY, SLOW), synced=synced), capsys)
+    told, _ = imported(traced(tmp_path / "slow", (HEALTHY, SLOW), synced=synced), capsys)
     assert [1] == [row["rank"] for row in told["stragglers"]["ranks"]]
     assert told["stragglers"]["because"].startswith(
         "rank 1 arrives last and causes 100% of all waiting, 29% "
@@ -307,8 +314,8 @@ def test_traces_of_different_moments_are_said_to_be(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Profiled from another step on, rank 1's ended before rank 0's began: 'only 15 of 48 calls end together'."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, HEALTHY))
-    other = two_ranks(tmp_path / "other", (SLOW, SLOW))
+    folder = traced(tmp_path / "traces", (HEALTHY, HEALTHY))
+    other = traced(tmp_path / "other", (SLOW, SLOW))
     (other / "trace-1.json").rename(folder / "trace-1.json")
     base = {"baseTimeNanoseconds": 1_790_857_026_000_000_000}
     changed(folder / "trace-0.json", **base)
@@ -326,7 +333,7 @@ def test_what_a_trace_says_of_its_software_and_device_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Backend, CUDA, NCCL, and that one rank has fewer multiprocessors; how many hosts there are it does not say."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW))
+    folder = traced(tmp_path / "traces", (HEALTHY, SLOW))
     for rank, number in enumerate((58, 38)):
         about = {"backend": "nccl", "rank": rank, "world_size": 2, "nccl_version": "2.28.9"}
         devices = [{"id": 0, "name": "NVIDIA H200", "numSms": number}]
@@ -375,7 +382,7 @@ def test_unlike_devices_of_a_trace_are_a_finding_and_nothing_that_was_lost(
     words: str,
 ) -> None:
     """Also in a copy that names nobody; of devices that are alike there is none."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW))
+    folder = traced(tmp_path / "traces", (HEALTHY, SLOW))
     for rank, (name, number) in enumerate(devices):
         changed(folder / f"trace-{rank}.json", deviceProperties=[{"id": 0, "name": name, "numSms": number}])
     _, view = imported(folder, capsys)
@@ -392,8 +399,8 @@ def test_a_late_rank_that_traces_of_different_moments_cannot_confirm_is_no_reaso
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """24 steps in which one waits 12 ms: it was 'keep: nothing found is worth acting on'."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW), num_steps=24)
-    other = two_ranks(tmp_path / "other", (HEALTHY, Work(forward=13_000, backward=27_000)), num_steps=24)
+    folder = traced(tmp_path / "traces", (HEALTHY, SLOW), num_steps=24)
+    other = traced(tmp_path / "other", (HEALTHY, Work(forward=13_000, backward=27_000)), num_steps=24)
     (other / "trace-1.json").rename(folder / "trace-1.json")
     changed(folder / "trace-1.json", -2_000_000)
     told, view = imported(folder, capsys)
@@ -407,7 +414,7 @@ def test_a_call_counts_in_the_step_that_launched_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, synced: bool
 ) -> None:
     """Four a step on every rank were 2.5: what the device did behind the last mark was in no step."""
-    _, view = imported(two_ranks(tmp_path / "traces", (HEALTHY, SLOW), synced=synced), capsys)
+    _, view = imported(traced(tmp_path / "traces", (HEALTHY, SLOW), synced=synced), capsys)
     (row,) = view.collectives
     assert (4.0, 2, MAX_CALLS) == (row.per_step, row.num_ranks, row.num_seen)
     assert 4 * 1_050_624 == row.num_bytes
@@ -419,7 +426,7 @@ def test_a_call_that_was_launched_before_the_first_step_is_in_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The device of rank 0 begins with a call whose launch the profiler did not see: the others keep their numbers."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, SLOW))
+    folder = traced(tmp_path / "traces", (HEALTHY, SLOW))
     path = folder / "trace-0.json"
     content = json.loads(path.read_text())
     content["traceEvents"].append(_on_device(ALL_REDUCE, BASE_US + 100, 50, 999_999))
@@ -451,7 +458,7 @@ def test_every_rank_waits_no_longer_than_the_one_that_waits_least(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was said of 54 % of the step where one rank waits 54 % and the other 48 %."""
-    _, view = imported(two_ranks(tmp_path / "traces", (WAITS, Work(data=48_000))), capsys)
+    _, view = imported(traced(tmp_path / "traces", (WAITS, Work(data=48_000))), capsys)
     (found,) = (one for one in view.findings if one.id == "input_bound")
     assert view.step.mean_s is not None
     waits = [row.seconds["data_wait"] or 0.0 for row in view.ranks]
@@ -463,9 +470,63 @@ def test_a_late_rank_gone_leaves_what_each_computes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two cold steps of twelve: the upper end was a step of 7.6 ms, where the rank that computes least needs 30.6."""
-    folder = two_ranks(tmp_path / "traces", (HEALTHY, Work(copy=64_000)), cold=2.3)
+    folder = traced(tmp_path / "traces", (HEALTHY, Work(copy=64_000)), cold=2.3)
     _, view = imported(folder, capsys)
     assert view.verdict.speedup is not None
     assert view.step.mean_s is not None
     compute = [(row.seconds["forward"] or 0.0) + (row.seconds["backward"] or 0.0) for row in view.ranks]
     assert view.step.mean_s / view.verdict.speedup.high >= 0.99 * min(compute)
+
+
+def slower(by: float) -> Work:
+    """All of a healthy rank's compute takes so many times as long."""
+    return replace(HEALTHY, forward=by * HEALTHY.forward, backward=by * HEALTHY.backward)
+
+
+@pytest.mark.parametrize("num_steps", [12, 24])
+def test_ranks_late_together_are_named_and_their_run_is_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], num_steps: int
+) -> None:
+    """Four of eight a tenth slower: one of them was 'the last', and 9 % of the time waiting was 'keep'."""
+    works = tuple(slower(1.1) if rank in {1, 4, 6, 7} else HEALTHY for rank in range(8))
+    told, view = imported(traced(tmp_path / "traces", works, num_steps), capsys)
+    assert [1, 4, 6, 7] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert "ranks 1, 4, 6, 7 arrive last, all of them after all others" in told["stragglers"]["because"]
+    assert ("tune" if num_steps >= 20 else None) == view.verdict.decision
+    assert num_steps < 20 or "ranks 1, 4, 6 and 7 late by 2.6 ms" in view.verdict.sentence
+
+
+def test_a_wait_that_is_nobodys_is_no_reason_to_keep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever comes last changes from step to step: a tenth of the time is waiting all the same."""
+    folder = tmp_path / "traces"
+    traced(folder, (HEALTHY,) * 4, 24, turns=1.13)
+    told, view = imported(folder, capsys)
+    assert [] == told["stragglers"]["ranks"]
+    assert "stragglers vary" in told["stragglers"]["because"]
+    assert "keep" != view.verdict.decision
+    assert "stragglers vary" in view.verdict.because
+
+
+@pytest.mark.parametrize(("by", "share"), [(1.03, "2.8%"), (1.05, "4.5%")])
+def test_a_small_delay_of_one_rank_in_nearly_every_step_is_told_with_its_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], by: float, share: str
+) -> None:
+    """Beside six that come together it is no noise; the run may stay as it is."""
+    works = tuple(slower(by if rank == 5 else 1 + 0.001 * rank) for rank in range(8))
+    told, view = imported(traced(tmp_path / "traces", works, 24), capsys)
+    assert [5] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert [(5,)] == [one.ranks for one in view.findings if one.id == "straggler"]
+    assert "keep" == view.verdict.decision
+    assert f"rank 5 arrives last and causes 100% of all waiting, {share} of the time" in view.verdict.because
+
+
+def test_a_small_delay_within_what_the_others_differ_by_names_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of eight ranks in a row from 1 to 1.04 times as long one is the last, by as much as each is behind the next."""
+    works = tuple(slower(1 + 0.006 * rank) for rank in range(8))
+    told, _ = imported(traced(tmp_path / "traces", works, 24), capsys)
+    assert [] == told["stragglers"]["ranks"]
+    assert "too little to name one" in told["stragglers"]["because"]

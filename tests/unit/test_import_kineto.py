@@ -630,7 +630,7 @@ def jittered(
         if rank != absent
     }
     found = arrivals(calls, {"all_reduce": tuple(range(num_ranks))}, complete=False)
-    return found.culprit, found.late_rank_not_recorded
+    return found.culprits, found.late_rank_not_recorded
 
 
 @pytest.mark.parametrize("sigma_us", [20, 200, 1000])
@@ -645,7 +645,7 @@ def test_nobody_stands_in_for_a_late_rank_without_a_trace(
             culprit, _ = jittered(
                 num_ranks, 1, seed, sigma_us=sigma_us, late_us=late_us, transfer_us=transfer_us
             )
-            assert culprit is None, (seed, transfer_us)
+            assert () == culprit, (seed, transfer_us)
 
 
 @pytest.mark.parametrize(("late_us", "transfer_us"), [(2000, 10), (2000, 150), (5000, 400), (2000, 600)])
@@ -658,7 +658,7 @@ def test_a_late_rank_is_named_though_others_have_no_trace(
         culprit, is_elsewhere = jittered(
             4, 0, seed, sigma_us=sigma_us, late_us=late_us, transfer_us=transfer_us
         )
-        assert (1, False) == (culprit, is_elsewhere), seed
+        assert ((1,), False) == (culprit, is_elsewhere), seed
 
 
 @pytest.mark.parametrize("cut_rank", [1, 2])
@@ -680,7 +680,7 @@ def test_calls_missing_at_one_ranks_start_do_not_shift_its_clock(cut_rank: int, 
         }
     found = arrivals(calls, {"all_reduce": (0, 1, 2)}, complete=True)
     assert [0, 0, 0] == pytest.approx([row.clock_offset_ns for row in found.ranks], abs=5_000)
-    assert (2, 60 - 2 * first) == (found.culprit, found.num_collectives)
+    assert ((2,), 60 - 2 * first) == (found.culprits, found.num_collectives)
 
 
 def test_the_ranks_without_a_trace_are_named_where_the_late_one_is_among_them(tmp_path: Path) -> None:

@@ -270,13 +270,12 @@ class Advisor(Intake):
         if hang or died:  # nothing is well
             judged = hang + _without_final(judged)
         found = self._verdict(judged, seen)
+        found = of_import(found, imported, unconfirmed(every, imported))
         told = bool(hang or died) or not with_now
         waits = None if told else no_step(self.roster, self.store, seen.table)
-        if found.decision is None or (waits is not None and not waits.is_at_work):
-            judged = _without_final(
-                judged
-            )  # that nothing is worth acting on is decided nowhere but in a verdict
-        found = with_no_step(of_import(found, imported, unconfirmed(every, imported)), waits)
+        found = with_no_step(found, waits)
+        if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
+            judged = _without_final(judged)
         return _Concluded(judged, found, hang, stalled, died, waits)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:

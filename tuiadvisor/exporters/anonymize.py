@@ -244,6 +244,9 @@ def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
     uncompared = told.get("uncompared")
     if isinstance(uncompared, list):
         kept["uncompared"] = [rank for rank in uncompared if type(rank) is int]
+    share = told.get("waits_share")
+    if isinstance(share, (int, float)):
+        kept["waits_share"] = share
     # Of the timeline only how fine it is: kernels have names of their authors'.
     device = told.get("device")
     resolution_ns = device.get("resolution_ns") if isinstance(device, dict) else None

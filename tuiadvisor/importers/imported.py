@@ -70,6 +70,7 @@ class ImportedRun:
     device: dict[str, Any] | None = None  # what the devices did: ranks, kinds, kernels, says
     arithmetic: dict[str, Any] | None = None  # FLOPs that were counted, and the peak: of tracework.arithmetic
     uncompared: tuple[int, ...] = ()
+    waits_share: float | None = None  # of the time ranks wait for those that come last; None: not compared
 
 
 def _nothing() -> ImportedRun | None:

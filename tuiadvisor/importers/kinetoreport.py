@@ -334,11 +334,10 @@ def _stragglers(
             "because": "fewer than two ranks: nothing to compare",
         }
     caused = {row.rank: row.caused_wait_ns for row in found.ranks}
-    ranks = []
-    if found.culprit is not None:
-        ranks = [
-            {"rank": found.culprit, "score": found.culprit_share, "caused_wait_s": caused[found.culprit] / NS}
-        ]
+    ranks = [
+        {"rank": rank, "score": found.culprit_share, "caused_wait_s": caused[rank] / NS}
+        for rank in found.culprits
+    ]
     is_elsewhere = found.late_rank_not_recorded and missing
     who = f"rank{'s' * (len(missing) > 1)} {named(missing)}"
     return {

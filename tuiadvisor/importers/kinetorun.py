@@ -127,6 +127,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         parallel={"pp": document["run"]["world_size"] or len(chosen)} if between_neighbours(traces) else {},
         device=recorded_work(document, ranks),
         arithmetic=arithmetic(document),
+        waits_share=found.waits_share if compared and found is not None else None,
         uncompared=() if between_neighbours(traces) else _uncompared(looked),
     )
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?=\s|$)")
+# Of the time ranks wait for those that come last: as rule straggler's moderate_loss.
+MAX_WAITS_KEPT: Final = 0.05
 NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
 WHY_BLIND: Final = {
     "steplog": "a log of steps tells how long they were, not what they waited for",
@@ -63,16 +65,7 @@ def of_import(verdict: Verdict, imported: Imported | None, late: tuple[int, ...]
     """With what the import says: a trace of few steps gets no more of them. late: as of `unconfirmed`."""
     if imported is None:
         return verdict
-    if late and verdict.decision == "keep":
-        are = "is" if len(late) == 1 else "are"
-        why = f"by the sums of its steps {rank_words(late)} {are} late, which the source cannot confirm"
-        verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
-    if imported.uncompared and verdict.decision == "keep":
-        who = rank_words(imported.uncompared)
-        why = (
-            f"{who} could not be compared: communication ends together with no other rank's, as in traces of other "
-            "steps or of another job"
-        )
+    if verdict.decision == "keep" and (why := _why_not_kept(imported, late)):
         verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
     if why_blind(imported):
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
@@ -85,6 +78,21 @@ def of_import(verdict: Verdict, imported: Imported | None, late: tuple[int, ...]
     is_said = imported.because in sentence
     said = f"; the import: {imported.because}" if imported.because and not is_said else ""
     return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")
+
+
+def _why_not_kept(imported: Imported, late: tuple[int, ...]) -> str:
+    """Why what the import found is no reason to keep a run as it is, though its steps are; empty: it may be kept."""
+    if late:
+        are = "is" if len(late) == 1 else "are"
+        return f"by the sums of its steps {rank_words(late)} {are} late, which the source cannot confirm"
+    if imported.uncompared:
+        return (
+            f"{rank_words(imported.uncompared)} could not be compared: communication ends together with no other "
+            "rank's, as in traces of other steps or of another job"
+        )
+    if imported.waits_share is not None and imported.waits_share >= MAX_WAITS_KEPT:
+        return f"its steps do not tell why, but {imported.because}"
+    return ""
 
 
 def _led(imported: Imported, sentence: str) -> str:

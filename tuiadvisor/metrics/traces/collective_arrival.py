@@ -21,13 +21,21 @@ from tuiadvisor.metrics.traces.op_table import named
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 CULPRIT_SHARE: Final = 0.6  # of all waits must be one rank's doing
 MATTERS: Final = 0.01  # of the recorded time: shorter waits are none
 # Of the recorded time: as rule straggler's moderate_loss, half of TraceML's moderate imbalance. Live nobody is named
 # for less, and of two healthy ranks on one H200 one was 0.7 of 29 ms later in each of 12 steps.
 WORTH_A_NAME: Final = 0.05
+# Of the recorded time: as rule straggler's worth_a_word. So little names a rank only if it stands out as below; of two
+# ranks one is always the last, and of two healthy ones on one H200 it was the same one, by 3.9 % of the time.
+WORTH_A_WORD: Final = 0.02
+MIN_CLEAR_CALLS: Final = 8  # that somebody waits for, as diagnosis' MIN_CLEAR_STEPS
+IN_NEARLY_ALL: Final = 0.9  # of those calls one rank is the last; chosen
+BEYOND_SPREAD: Final = 2.0  # times what lies between the first and the last of all others; chosen
+# Ranks that come late together share one delay: chosen, half of the ranks at most, of two halves the later one.
+IN_MOST: Final = 0.75  # of the calls all of them come after all others, as diagnosis' MIN_CLEAR_HITS
 HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than this itself is a victim
 # Where ranks are not recorded, the last recorded one may itself spend at most this share of what it makes others wait:
 # its time in a collective is the transfer, or a wait for one of those. Which of them, its spread tells: a transfer
@@ -58,15 +66,16 @@ class RankArrival:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """culprit None: nobody can or should be named, `because` says which and why."""
+    """culprits (): nobody can or should be named, `because` says which and why; several came late together."""
 
     num_collectives: int
     reference: int | None
     ranks: tuple[RankArrival, ...]
-    culprit: int | None
+    culprits: tuple[int, ...]
     culprit_share: float | None  # of all waits
     late_rank_not_recorded: bool
     because: str
+    waits_share: float = 0.0  # of the recorded time; 0 where those that wait have less to do
     num_left_out: int = 0  # collectives whose ends lie too far apart to be one
 
 
@@ -95,7 +104,7 @@ def arrivals(
 
 def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: str) -> Arrivals:
     ranks = tuple(_row(common, rank, (0, 0)) for rank in sorted(calls))
-    return Arrivals(0, common.reference if common else None, ranks, None, None, False, because)
+    return Arrivals(0, common.reference if common else None, ranks, (), None, False, because)
 
 
 def _ending_together(table: _Table) -> tuple[_Table, int]:
@@ -213,18 +222,53 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) 
                 for column in range(num_ranks)
             ]
         ),
+        stands_out_R=_stand_out(begin_MR, clear_M, last_M),
+        together=_together(begin_MR, wait_MR, clear_M),
         own_ns=float(own_M.sum()),
         recorded_ns=float(np.nanmax(table.end_MR) - np.nanmin(begin_MR)),
     )
-    culprit, share, not_recorded, because = _verdict(sums, unseen=unseen, complete=complete)
+    culprits, share, not_recorded, because = _verdict(sums, unseen=unseen, complete=complete)
     found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
-    return Arrivals(int(last_M.size), common.reference, found, culprit, share, not_recorded, because)
+    lost = 0.0 if not culprits and _early(sums) else float(sums.delay_R.sum()) / sums.recorded_ns
+    return Arrivals(int(last_M.size), common.reference, found, culprits, share, not_recorded, because, lost)
 
 
 def _before_last(begin_MR: Floats) -> Floats:
     """When the last rank but one arrived at each collective; each has two or more."""
     known_MR = np.where(np.isnan(begin_MR), -np.inf, begin_MR)
     return np.asarray(np.partition(known_MR, -2, axis=1)[:, -2])
+
+
+def _stand_out(begin_MR: Floats, clear_M: Bools, last_M: Ints) -> Bools:
+    """Ranks that come last to nearly all calls, by more than all others differ by: a small delay is theirs, too."""
+    found = np.zeros(begin_MR.shape[1], dtype=np.bool_)
+    several_M = clear_M & (np.count_nonzero(~np.isnan(begin_MR), axis=1) > 2)
+    if np.count_nonzero(several_M) < MIN_CLEAR_CALLS:
+        return found
+    before_M = _before_last(begin_MR[several_M])
+    lead_M = np.nanmax(begin_MR[several_M], axis=1) - before_M
+    spread_M = before_M - np.nanmin(begin_MR[several_M], axis=1)
+    last_M = last_M[several_M]
+    column = int(np.bincount(last_M).argmax())
+    mine_M = last_M == column
+    found[column] = mine_M.mean() >= IN_NEARLY_ALL and bool(
+        np.median(lead_M[mine_M]) >= BEYOND_SPREAD * np.median(spread_M[mine_M])
+    )
+    return found
+
+
+def _together(begin_MR: Floats, wait_MR: Floats, clear_M: Bools) -> tuple[Bools, float]:
+    """(ranks that come after all others in most calls, nanoseconds that these wait for them all); none: nobody, 0."""
+    nobody = np.zeros(begin_MR.shape[1], dtype=np.bool_)
+    delay_ns = float(wait_MR.max(axis=1).sum())
+    late_R = wait_MR.sum(axis=0) < HANDED_ON * delay_ns
+    whole_M = clear_M & ~np.isnan(begin_MR).any(axis=1)
+    if not 2 <= np.count_nonzero(late_R) <= late_R.size // 2 or not whole_M.any():
+        return nobody, 0.0
+    lead_M = begin_MR[whole_M][:, late_R].min(axis=1) - begin_MR[whole_M][:, ~late_R].max(axis=1)
+    lead_ns = float(np.minimum(np.maximum(lead_M, 0.0), wait_MR[whole_M].max(axis=1)).sum())
+    is_clear = float((lead_M > 0).mean()) >= IN_MOST and lead_ns >= CULPRIT_SHARE * delay_ns
+    return (late_R, lead_ns) if is_clear else (nobody, 0.0)
 
 
 def _is_steady(own_K: Floats, behind_K: Floats) -> bool:
@@ -256,6 +300,8 @@ class _Sums:
     own_R: Floats
     alone_R: Floats
     steady_R: Bools  # whose own time as the last is as steady as a transfer
+    stands_out_R: Bools  # as of `_stand_out`
+    together: tuple[Bools, float]  # as of `_together`
     own_ns: float
     recorded_ns: float
 
@@ -273,8 +319,12 @@ def _early(sums: _Sums) -> str:
     return f"ranks {named(found)} arrive early and wait up to {most}"
 
 
-def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> tuple[int | None, float | None, bool, str]:
-    """(culprit, its share, is the late rank unrecorded, why). complete: whoever is unseen was recorded all the same."""
+# (culprits, their share, is the late rank unrecorded, why)
+_Found = tuple[tuple[int, ...], float | None, bool, str]
+
+
+def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
+    """Who is late, if anybody. complete: whoever is unseen was recorded all the same."""
     elsewhere, remedy = ("is one of those not compared", "") if complete else NOT_RECORDED
     delay_ns = float(sums.delay_R.sum())
     if unseen and sums.own_ns > max(STEADY_SHARE * delay_ns, MATTERS * sums.recorded_ns):
@@ -282,21 +332,38 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> tuple[int | None, 
             f"every {'compared' if complete else 'recorded'} rank spends most of its communication waiting or "
             f"transferring: the late rank {elsewhere}, or the network is slow{remedy}"
         )
-        return None, None, not complete, because
+        return (), None, not complete, because
     lost = f"{delay_ns / sums.recorded_ns:.1%} of the time"
-    if delay_ns < WORTH_A_NAME * sums.recorded_ns:
-        is_long = delay_ns >= MATTERS * sums.recorded_ns
-        too_little = f"ranks wait {lost} for whoever comes last: too little to name one"
-        return None, None, False, too_little if is_long else "ranks arrive together: no straggler"
     # Who waits about as long as it makes others wait only hands on another rank's lateness.
     origin_R = sums.wait_R < HANDED_ON * sums.delay_R
     column = int(np.argmax(np.where(origin_R, sums.caused_R, -1.0)))
+    worth_a_name = WORTH_A_WORD if sums.stands_out_R[column] else WORTH_A_NAME
+    if delay_ns < worth_a_name * sums.recorded_ns:
+        is_long = delay_ns >= MATTERS * sums.recorded_ns
+        too_little = f"ranks wait {lost} for whoever comes last: too little to name one"
+        return (), None, False, too_little if is_long else "ranks arrive together: no straggler"
+    if (found := _named_together(sums, unseen=unseen)) is not None:
+        return found
     total = float(sums.caused_R[origin_R].sum())
     share = float(sums.caused_R[column]) / total if total > 0 else 0.0
     delay = float(sums.delay_R[column]) / sums.recorded_ns
-    if not origin_R[column] or share < CULPRIT_SHARE or delay < WORTH_A_NAME:
+    if not origin_R[column] or share < CULPRIT_SHARE or delay < worth_a_name:
         vary = f"stragglers vary: several ranks arrive last, no single culprit; {lost} is waiting for them"
-        return None, None, False, _early(sums) or vary
+        return (), None, False, _early(sums) or vary
+    rank = sums.ranks[column]
+    if (doubt := _later_still(sums, column, unseen=unseen, complete=complete)) is not None:
+        return doubt
+    part = float(sums.caused_R[column] / sums.caused_R.sum())
+    # Of ranks that were not recorded one may be later still, by no more than this one waited.
+    of_whom, whose = ("is the last of the ranks compared", "their") if unseen else ("arrives last", "all")
+    of_time = f"{delay:.0%}" if delay >= WORTH_A_NAME else f"{delay:.1%}"
+    because = f"rank {rank} {of_whom} and causes {part:.0%} of {whose} waiting, {of_time} of the time"
+    return (rank,), part, False, because
+
+
+def _later_still(sums: _Sums, column: int, *, unseen: bool, complete: bool) -> _Found | None:
+    """That a rank which was not compared may be later than the last one that was; None where it cannot."""
+    elsewhere, remedy = ("is one of those not compared", "") if complete else NOT_RECORDED
     rank = sums.ranks[column]
     at_most = STEADY_SHARE if sums.steady_R[column] else UNSEEN_SHARE
     if unseen and sums.own_R[column] > at_most * sums.lead_R[column]:
@@ -307,15 +374,27 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> tuple[int | None, 
             if waits_long
             else f"hardly behind the one before it: a rank that was {other} may be later still{remedy}"
         )
-        return None, None, not complete, because
+        return (), None, not complete, because
     if sums.alone_R[column] > STEADY_SHARE * sums.delay_R[column]:
         because = (
             f"rank {rank} is the last of those compared but spends long in communication with ranks that are not: "
             "the late rank may be one of them; record all ranks"
         )
-        return None, None, unseen and not complete, because
-    part = float(sums.caused_R[column] / sums.caused_R.sum())
-    # Of ranks that were not recorded one may be later still, by no more than this one waited.
-    of_whom, whose = ("is the last of the ranks compared", "their") if unseen else ("arrives last", "all")
-    because = f"rank {rank} {of_whom} and causes {part:.0%} of {whose} waiting, {delay:.0%} of the time"
-    return rank, part, False, because
+        return (), None, unseen and not complete, because
+    return None
+
+
+def _named_together(sums: _Sums, *, unseen: bool) -> _Found | None:
+    """As `_verdict`, of ranks that are late together; None where none are. Beside unseen ranks they are not named."""
+    late_R, lead_ns = sums.together
+    is_alone = sums.alone_R[late_R].sum() > STEADY_SHARE * lead_ns
+    if lead_ns < WORTH_A_NAME * sums.recorded_ns or unseen or is_alone:
+        return None
+    ranks = tuple(rank for rank, is_late in zip(sums.ranks, late_R, strict=True) if is_late)
+    part = float(sums.caused_R[late_R].sum() / sums.caused_R.sum())
+    delay = float(sums.delay_R[late_R].sum()) / sums.recorded_ns
+    because = (
+        f"ranks {named(list(ranks))} arrive last, all of them after all others, and cause {part:.0%} of all waiting, "
+        f"{delay:.0%} of the time"
+    )
+    return ranks, part, False, because

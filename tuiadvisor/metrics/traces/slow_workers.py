@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
 
 MIN_STEPS: Final = 8  # in which one of two ranks is the slowest of all by chance once in 128 jobs
-SLOWER: Final = 1.03  # chosen: ranks of one stage differ by up to 1 % in the published traces
+SLOWER: Final = 1.02  # chosen: ranks of one stage differ by up to 1 % in the published traces
 CHANCE: Final = 0.01  # of naming anybody in a job in which the slowest is random
 
 
