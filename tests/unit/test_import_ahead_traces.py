@@ -15,6 +15,8 @@ from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import main
 from tuiadvisor.importers.kernelnames import moved_bytes
 from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.pages.device_work import DeviceWorkPage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -530,3 +532,16 @@ def test_a_small_delay_within_what_the_others_differ_by_names_nobody(
     told, _ = imported(traced(tmp_path / "traces", works, 24), capsys)
     assert [] == told["stragglers"]["ranks"]
     assert "too little to name one" in told["stragglers"]["because"]
+
+
+@pytest.mark.parametrize(("works", "first"), [((HEALTHY, HEALTHY, SLOW), 2), ((HEALTHY,) * 3, 0)])
+def test_kernels_are_shown_of_the_late_rank_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], works: tuple[Work, ...], first: int
+) -> None:
+    """It was rank 0, whose device mostly waits for the one that is late."""
+    _, view = imported(traced(tmp_path / "traces", works), capsys)
+    lines = [
+        row.text for row in DeviceWorkPage().lines(FeedState(view, "replay", "", "", None, None, 1), 110, 60)
+    ]
+    (shown,) = (text for text in lines if "of its device went" in text)
+    assert f"rank {first}: where" in shown

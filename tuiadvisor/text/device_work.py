@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.device_work import DeviceWork
+    from tuiadvisor.views.device_work import DeviceTime, DeviceWork
     from tuiadvisor.views.run_view import RunView, Traced
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -36,6 +36,14 @@ def tables(view: RunView) -> list[Table]:
     """Ranks, kinds, the longest kernels or operators."""
     found = view.device_work
     return [] if found is None else [_ranks(found), _kinds(found), _longest(found)]
+
+
+def shown_first(view: RunView, found: DeviceWork) -> DeviceTime:
+    """Whose device is shown in full: that of the first rank that is late, where the trace has it, else the first."""
+    of_trace = view.imported or view.traced
+    late = (*(one.rank for one in view.stragglers), *((of_trace and of_trace.late_ranks) or ()))
+    of_rank = {each.rank: each for each in found.ranks}
+    return next((of_rank[rank] for rank in late if rank in of_rank), found.ranks[0])
 
 
 def idle_name(found: DeviceWork) -> str:

@@ -40,7 +40,7 @@ class DeviceWorkPage(Page):
     about = (
         "Of a trace, imported or beside a recording: each device's window from its first event to its last, split into "
         "computing, exposed communication, and idle by what came too late; then kernels by kind, and the longest. "
-        "Kernels on several streams at once count on each."
+        "The first rank that is late stands on top. Kernels on several streams at once count on each."
     )
     commands: ClassVar = (
         opening(
@@ -64,7 +64,11 @@ class DeviceWorkPage(Page):
         none = NONE_SEEN if view.traced is None else NO_DEVICE
         if view.imported is not None:
             none = NOT_YET if view.imported.kind == "part" else NOT_SHOWN
-        rows = [line((each, "dim")) for each in wrap(none, room)] if found is None else _rows(found, room)
+        rows = (
+            [line((each, "dim")) for each in wrap(none, room)]
+            if found is None
+            else _rows(found, words.shown_first(view, found), room)
+        )
         if view.traced is not None:
             said = [line((each, "text")) for each in wrap(words.beside(view.traced), room)]
             rows = [*said, BLANK, *rows]
@@ -72,8 +76,8 @@ class DeviceWorkPage(Page):
         return self.arranged(shown, width, height)
 
 
-def _rows(found: DeviceWork, width: int) -> list[Line]:
-    first, unit = found.ranks[0], found.unit
+def _rows(found: DeviceWork, first: DeviceTime, width: int) -> list[Line]:
+    unit = found.unit
     device = "device" if unit == "kernels" else "CPU"
     rows = [line((each, "strong")) for says in found.says for each in wrap(f"{says}.", width)]
     rows += [rule(f"rank {first.rank}: where {text_of.seconds(first.window_s)} of its {device} went", width)]
