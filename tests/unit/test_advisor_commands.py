@@ -68,3 +68,25 @@ def test_every_finding_above_info_names_what_confirms_it(rule: object) -> None:
             "PID", "RANK", "HOST", "FILE", "RUN", "DATA_DIR", "LARGE", "SMALL", "TORCH_LOGS", "CPU", "URL",
             "CLOCK", "POWER", "PCI",
         }  # fmt: skip
+
+
+def test_of_a_job_that_is_over_nothing_is_asked_that_only_a_running_one_answers() -> None:
+    """A trace's first advice was 'While it runs ...: tuiadvisor stacks 1'; of a recording kill -CONT of a process."""
+    live = re.compile(r"tuiadvisor (stacks|watch|capture)|kill -CONT|\bPID\b|pidstat")
+    waits = Action("Let it go on.", "kill -CONT PID", "low", "minutes")
+    busy = Action("Look at what else runs there.", "pidstat -u 5 3", "low", "minutes")
+    asked = replace(straggler(), actions=(*straggler().actions, waits, busy))
+    running = with_process(asked, {}, 1)
+    found = with_process(asked, {}, 1, is_over=True)
+
+    def lines(one: Finding) -> list[str]:
+        return [*one.measure_next, *(act.command or "" for act in one.actions)]
+
+    assert {"tuiadvisor stacks", "kill -CONT", "PID", "pidstat", "tuiadvisor capture"} == {
+        match.group() for line in lines(running) for match in live.finditer(line)
+    }
+    assert not any(live.search(line) for line in lines(found))
+    texts = [act.text for act in found.actions]
+    assert waits.text not in texts
+    assert busy.text in texts  # what it says holds without its command
+    assert any("nvidia-smi" in line for line in found.measure_next)

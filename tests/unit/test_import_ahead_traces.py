@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -545,3 +546,24 @@ def test_kernels_are_shown_of_the_late_rank_first(
     ]
     (shown,) = (text for text in lines if "of its device went" in text)
     assert f"rank {first}: where" in shown
+
+
+LIVE = re.compile(r"tuiadvisor (?:stacks|watch|capture)|kill -CONT|\bPID\b|while it runs", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("late", "lever"),
+    [(SLOW, "Compare its device"), (COPIES, "pin_memory=True")],
+    ids=["device", "copies"],
+)
+def test_a_traces_first_advice_is_the_lever_of_its_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], late: Work, lever: str
+) -> None:
+    """It was to find the line of code in a job that runs no more; nor does advice ask that job anything now."""
+    _, view = imported(traced(tmp_path / "traces", (HEALTHY, late), 24), capsys)
+    found = next(one for one in view.findings if one.id == "straggler")
+    assert lever in found.actions[0].text
+    for words in (["diagnose"], ["advise"], ["replay", "--once"]):
+        assert 0 == main([*words, str(tmp_path / "traces.tuirec")])
+        said = capsys.readouterr().out.replace("when it runs again: tuiadvisor watch", "")
+        assert [] == LIVE.findall(said), words

@@ -7,7 +7,17 @@ import pytest
 from tuiadvisor_rules.evaluate import judge
 from tuiadvisor_rules.loader import catalog_dir, load_rule
 
-FLAGS = ("in_data", "in_checkpoint", "in_collection", "lacks_cores", "is_limited", "is_stopped")
+FLAGS = (
+    "in_copy",
+    "in_device",
+    "in_launches",
+    "in_data",
+    "in_checkpoint",
+    "in_collection",
+    "lacks_cores",
+    "is_limited",
+    "is_stopped",
+)
 SEEN = {
     "cover": 0.9,
     "ranks": "rank 0",
@@ -28,6 +38,9 @@ SEEN = {
     ("flag", "lever", "foreign"),
     [
         ("in_checkpoint", "async_save", "data shard"),
+        ("in_copy", "pin_memory=True", "lines of code"),
+        ("in_device", "Compare its device", "lines of code"),
+        ("in_launches", "between launches", "data shard"),
         ("in_data", "data shard", "gc.freeze"),
         ("in_collection", "gc.freeze", "async_save"),
         ("lacks_cores", "cores of its own", "async_save"),

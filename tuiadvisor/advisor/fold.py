@@ -196,7 +196,10 @@ class Advisor(Intake):
             ranks=rows,
             groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            findings=tuple(with_burst_wanted(one, probe) for one in with_processes(said.judged, self.roster)),
+            findings=tuple(
+                one if over else with_burst_wanted(one, probe)
+                for one in with_processes(said.judged, self.roster, is_over=bool(over))
+            ),
             verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
             goodput_losses=accounted.losses,

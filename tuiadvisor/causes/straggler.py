@@ -217,6 +217,9 @@ def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
         "in_data": int(phase == "data_wait"),
         "in_compute": int(phase in COMPUTE),
         "in_host": int(phase in {"host", "device"}),
+        "in_copy": int(phase == "h2d"),
+        "in_device": int(phase == "device"),
+        "in_launches": int(cause.is_launching),
         "in_checkpoint": int(phase == "checkpoint"),
         "in_collection": int(cause.is_collecting),
         "lacks_cores": int(cause.off_core == "core"),
@@ -384,6 +387,9 @@ straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for data
 straggler in_compute flag 1 if it arises in forward, backward or optimizer
 straggler in_host flag 1 if it arises on the host or device as a whole
+straggler in_copy flag 1 if it arises while its batch is copied to the device
+straggler in_device flag 1 if its device is slow in all it computes
+straggler in_launches flag 1 if its device waits for its thread's launches
 straggler in_checkpoint flag 1 if it arises while writing a checkpoint
 straggler in_collection flag 1 if it arises while Python collects garbage
 straggler lacks_cores flag 1 if the rank is ready to run but has no core

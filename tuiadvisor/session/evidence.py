@@ -74,6 +74,8 @@ class Facts:
     device_power_w: float | None = None  # of one device, mean over all of them
     mfu: float | None = None
     is_over: bool = False  # the recorded run has ended: going on means starting again
+    has_ended: bool = False  # as that, or a trace: nothing can be asked of it any more
+    has_kernels: bool = False  # of a trace, imported or beside the run
     num_sharing: int | None = None  # ranks, where there are more than devices, as under CUDA MPS
 
     @property
@@ -96,6 +98,8 @@ def facts(
         name=name,
         num_devices=devices if shared else ranks,
         num_sharing=ranks if shared else None,
+        has_ended=bool(view.ended),
+        has_kernels=view.device_work is not None,
         num_hosts=len(view.run.hosts) or None,
         num_stages=_num_stages(view),
         has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),

@@ -5,6 +5,7 @@ In: Material.  Out: Stage, one a pattern, in order. Answers are shown as stated,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ TITLES: Final = {
     "P6": ("Cost is a first-class constraint", "What does the rest cost, and when does more speed stop paying?"),
 }  # fmt: skip
 PATTERNS: Final = tuple(TITLES)
+_ASKS_IT: Final = re.compile(r"\btuiadvisor (watch|stacks|capture)\b")  # the running job
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ def _stage(pattern: str, material: Material, questions: list[Question], worth: f
         for one in questions
         if _answer(one.id, material) is not None or (one.id in worth and one.concerns(material.values))
     ]
-    asked = tuple(asked_of(one, _answer(one.id, material)) for one in concerned)
+    asked = tuple(
+        asked_of(one, _answer(one.id, material), is_over=material.run.has_ended) for one in concerned
+    )
     unknown = [(item.name, item.measure) for item in items if item.text is None]
     unknown += [(one.ask, one.measure) for one in asked if one.answer is None]
     return Stage(
@@ -96,8 +100,8 @@ def _answer(name: str, material: Material) -> Answer | None:
     return stated
 
 
-def asked_of(question: Question, answer: Answer | None) -> Asked:
-    """A question with its answer, if there is one."""
+def asked_of(question: Question, answer: Answer | None, *, is_over: bool) -> Asked:
+    """A question with its answer, if there is one. is_over: no running job answers what it says to measure."""
     key = "any" if question.kind in {"number", "text"} else answer
     known = isinstance(key, str) and answer is not None
     return Asked(
@@ -109,5 +113,7 @@ def asked_of(question: Question, answer: Answer | None) -> Asked:
         answer,
         question.means.get(str(key), "") if known else "",
         question.suggests.get(str(key)) if known else None,
-        question.measure,
+        f"when it runs again: {question.measure}"
+        if is_over and _ASKS_IT.search(question.measure)
+        else question.measure,
     )

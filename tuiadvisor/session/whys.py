@@ -77,7 +77,10 @@ def _idle(run: Facts) -> Why:
 def _inside_a_phase(run: Facts) -> str:
     """What no phase's time tells, and the command that does."""
     unseen = "Operators within a phase" if run.has_gpu is False else "Gaps between kernels within a phase"
-    return f"{unseen} are not seen here; with the job running: tuiadvisor capture RANK --steps 3"
+    if run.has_kernels:
+        return f"{unseen}: the trace has them; key K on the screens, and Z for its timeline"
+    when = "when it runs again" if run.has_ended else "with the job running"
+    return f"{unseen} are not seen here; {when}: tuiadvisor capture RANK --steps 3"
 
 
 def _allreduce(run: Facts) -> Why:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _PID: Final = re.compile(r"\bPID\b")
 _RANK: Final = re.compile(r"\bRANK\b")
 _ON_HOST: Final = "  # on HOST"
+# What only asks or changes processes of a job that runs.
+_ASKS_THE_JOB: Final = re.compile(r"\btuiadvisor (stacks|watch|capture)\b|\bkill -CONT\b")
+_LOOKS_AT_IT: Final = re.compile(r"\b(PID|py-spy|pidstat|mpstat|iostat)\b")
 _ASKS_GPU: Final = re.compile(r"\b(nvidia-smi|nsys|ncu|dcgmi|all_reduce_perf)\b")
 SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
 
@@ -63,11 +66,12 @@ def with_process(
     num_hosts: int,
     *,
     has_gpu: bool | None = None,
+    is_over: bool = False,
 ) -> Finding:
     """The finding with PID and RANK in its commands replaced by those of its first rank, where they are known.
 
     pids: rank -> (process id, host). On a job of several hosts a command says where to type it. has_gpu False: tools
-    that ask a GPU are left out.
+    that ask a GPU are left out. is_over: so is what only a running job answers, with what it is asked for.
     """
     rank = next(iter(finding.ranks), next(iter(sorted(pids)), None))
     pid, host = pids.get(rank, (None, "")) if rank is not None else (None, "")
@@ -81,21 +85,28 @@ def with_process(
         return filled + where if _PID.search(text) and pid is not None else filled
 
     def applies(text: str) -> bool:
+        if is_over and _ASKS_THE_JOB.search(text):
+            return False
         return has_gpu is not False or _ASKS_GPU.search(text) is None
+
+    def answers(text: str) -> bool:
+        return not is_over or _LOOKS_AT_IT.search(text) is None
 
     return replace(
         finding,
         actions=tuple(
-            replace(entry, command=fill(entry.command)) if entry.command else entry
+            replace(entry, command=fill(entry.command) if answers(entry.command) else None)
+            if entry.command
+            else entry
             for entry in finding.actions
             if applies(entry.command or "")
         ),
-        measure_next=tuple(fill(text) for text in finding.measure_next if applies(text)),
+        measure_next=tuple(fill(text) for text in finding.measure_next if applies(text) and answers(text)),
     )
 
 
-def with_processes(judged: list[Judged], roster: Roster) -> tuple[Finding, ...]:
-    """The findings, with the process ids of their ranks in the commands they recommend."""
+def with_processes(judged: list[Judged], roster: Roster, *, is_over: bool) -> tuple[Finding, ...]:
+    """The findings, with the process ids of their ranks in the commands they recommend. is_over: as `with_process`."""
     # A process that has ended may have left its number to another one.
     pids = {
         fact.rank: (None if fact.state in GONE else fact.pid, fact.host) for fact in roster.ranks.values()
@@ -103,7 +114,9 @@ def with_processes(judged: list[Judged], roster: Roster) -> tuple[Finding, ...]:
     hosts = len({host for _, host in pids.values()})
     devices = {fact.texts.get("device") for fact in roster.ranks.values()} - {None}
     has_gpu = any(str(name).startswith("cuda") for name in devices) if devices else None
-    return tuple(with_process(entry.finding, pids, hosts, has_gpu=has_gpu) for entry in judged)
+    return tuple(
+        with_process(entry.finding, pids, hosts, has_gpu=has_gpu, is_over=is_over) for entry in judged
+    )
 
 
 def find(
