@@ -58,6 +58,7 @@ from tuiadvisor.advisor.judge.imports import (
     named_at_the_end,
     not_contradicted,
     of_import,
+    outweighed,
     unconfirmed,
     why_blind,
 )
@@ -273,7 +274,8 @@ class Advisor(Intake):
         if hang or died:  # nothing is well
             judged = hang + _without_final(judged)
         found = self._verdict(judged, seen)
-        found = of_import(found, imported, unconfirmed(every, imported))
+        late = unconfirmed(every, imported)
+        found = of_import(found, imported, late, is_less=outweighed(found, every, late))
         told = bool(hang or died) or not with_now
         waits = None if told else no_step(self.roster, self.store, seen.table)
         found = with_no_step(found, waits)

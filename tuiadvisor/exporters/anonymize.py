@@ -244,6 +244,8 @@ def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
     uncompared = told.get("uncompared")
     if isinstance(uncompared, list):
         kept["uncompared"] = [rank for rank in uncompared if type(rank) is int]
+    if told.get("steps_tell") is True:
+        kept["steps_tell"] = True
     share = told.get("waits_share")
     if isinstance(share, (int, float)):
         kept["waits_share"] = share

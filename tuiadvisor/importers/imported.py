@@ -70,6 +70,9 @@ class ImportedRun:
     device: dict[str, Any] | None = None  # what the devices did: ranks, kinds, kernels, says
     arithmetic: dict[str, Any] | None = None  # FLOPs that were counted, and the peak: of tracework.arithmetic
     uncompared: tuple[int, ...] = ()
+    steps_tell: bool = (
+        False  # who is late, where the import's comparison does not: they are of one moment, on threads
+    )
     waits_share: float | None = None  # of the time ranks wait for those that come last; None: not compared
 
 

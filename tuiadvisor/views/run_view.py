@@ -67,6 +67,7 @@ class Imported:
     arithmetic: Arithmetic | None = None  # FLOPs of its operators, where they were recorded with shapes
     says: str = ""  # the one thing that the import would say first
     uncompared: tuple[int, ...] = ()  # ranks whose collectives end with no other rank's
+    steps_tell: bool = False  # who is late, where the import's own comparison does not
     waits_share: float | None = None  # of the time ranks wait for those that come last; None: not compared
 
 

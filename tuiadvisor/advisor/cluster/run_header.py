@@ -67,6 +67,7 @@ def _imported(told: Payload) -> Imported:
         arithmetic=_arithmetic(told.get("arithmetic")),
         says=text(told, "says") or "",
         uncompared=_integers(uncompared) if isinstance(uncompared, list) else (),
+        steps_tell=told.get("steps_tell") is True,
         waits_share=number(told, "waits_share"),
     )
 

@@ -47,7 +47,7 @@ def named_at_the_end(imported: Imported | None) -> tuple[int, ...] | None:
 
 def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Judged]:
     """Without findings that name ranks which the import does not."""
-    if imported is None:
+    if imported is None or (imported.late_ranks is None and imported.steps_tell):
         return judged
     named = set(imported.late_ranks or ())
     return [entry for entry in judged if entry.rule.scope != "straggler" or named >= set(entry.finding.ranks)]
@@ -55,17 +55,33 @@ def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Ju
 
 def unconfirmed(judged: list[Judged], imported: Imported | None) -> tuple[int, ...]:
     """Ranks that the steps name and an import that could not compare its ranks does not."""
-    if imported is None or imported.late_ranks is not None:
+    if imported is None or imported.late_ranks is not None or imported.steps_tell:
         return ()
     late = [entry for entry in judged if entry.rule.scope == "straggler" and entry.finding.severity != "info"]
     return tuple(sorted({rank for entry in late for rank in entry.finding.ranks}))
 
 
-def of_import(verdict: Verdict, imported: Imported | None, late: tuple[int, ...] = ()) -> Verdict:
-    """With what the import says: a trace of few steps gets no more of them. late: as of `unconfirmed`."""
+def outweighed(found: Verdict, judged: list[Judged], late: tuple[int, ...]) -> bool:
+    """Whether what ranks would cost that are late by the steps alone is more than what the verdict is about."""
+    of_late = [
+        one.finding for one in judged if one.rule.scope == "straggler" and {*one.finding.ranks} & {*late}
+    ]
+    chosen = [one.finding for one in judged if one.finding.id == found.finding]
+    lost_s = max((one.loss_s_per_step or 0.0 for one in chosen), default=0.0)
+    return max((one.loss_s_per_step or 0.0 for one in of_late), default=0.0) > lost_s
+
+
+def of_import(
+    verdict: Verdict, imported: Imported | None, late: tuple[int, ...] = (), *, is_less: bool = False
+) -> Verdict:
+    """With what the import says: a trace of few steps gets no more of them.
+
+    late: as of `unconfirmed`. is_less: the verdict is about less than these cost, as of `outweighed`.
+    """
     if imported is None:
         return verdict
-    if verdict.decision == "keep" and (why := _why_not_kept(imported, late)):
+    is_open = verdict.decision == "keep" or (verdict.decision == "tune" and is_less)
+    if is_open and (why := _why_not_kept(imported, late)):
         verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
     if why_blind(imported):
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
