@@ -117,6 +117,10 @@ def test_lease_burst_and_records_of_a_rank_elsewhen() -> None:
             assert now_ns + NS + LEASE_NS + AHEAD_S * NS == writer.get_u64(ring_file.OFFSET_LEASE)
             assert link.ask_for_burst(1000)
             assert writer.get_u64(ring_file.OFFSET_BURST) > AHEAD_S * NS + now_ns
+            asked_ns, until_ns = status_of(link)["burst_ns"]  # by our clock, as its steps
+            assert (NS, True) == (until_ns - asked_ns, now_ns <= asked_ns < now_ns + AHEAD_S * NS)
+            assert link.ask_for_burst(5000)  # while the first goes on: one burst, and a longer one
+            assert asked_ns == status_of(link)["burst_ns"][0]
 
             theirs_ns = now_ns + AHEAD_S * NS
             writer.put_step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from snapshot import views
 from synthetic_run import Fault, Job, encoded, folded, frames
@@ -19,12 +20,13 @@ from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli.__main__ import main
-from tuiadvisor.events import StepFlag
+from tuiadvisor.events import STEP_NAMES, StepFlag
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
-from tuiadvisor.views.event import GONE_S, SETTLE_S, Event, StepTimes
+from tuiadvisor.views.event import GONE_S, SETTLE_S, Captured, Event, StepTimes
 from tuiadvisor.views.run_view import PastFinding
 
 if TYPE_CHECKING:
@@ -228,6 +230,96 @@ def test_steps_that_the_profiler_saw_are_one_capture() -> None:
     log = EventLog()
     log.take(replace(views.healthy(), captured=(window,)))
     assert ("capture", window.first_step, (1, 3)) in kinds(log)
+
+
+def asked_for(job: Job, burst_ns: object, detailed: tuple[int, int]) -> list[Frame]:
+    """A job whose ranks 1 and 3 were asked for detail; the probe's own burst is in steps 8 to 11 of all."""
+    made = frames(job)
+    rows = np.concatenate([table_of(frame) for frame in made if frame.kind == FrameKind.STEPS])
+    names = {name: place for place, name in enumerate(STEP_NAMES)}
+    flags, step, rank = (rows[:, names[name]] for name in ("flags", "step", "rank"))
+    mine = np.isin(rank, (1, 3)) & (step >= detailed[0]) & (step <= detailed[1])
+    flags[mine | ((step >= 8) & (step <= 11))] |= int(StepFlag.DETAIL)
+    steps = Frame(
+        FrameKind.STEPS, made[0].source, 1, made[-1].time_ns, pack_columns(rows.tolist(), STEP_NAMES)
+    )
+    told = {
+        "host": "node0",
+        "mono_ns": made[-1].time_ns,
+        "ranks": [{"rank": rank, "state": "live", "burst_ns": burst_ns} for rank in (1, 3)],
+    }
+    return [made[0], steps, Frame(FrameKind.STATUS, made[0].source, 2, made[-1].time_ns, told)]
+
+
+def table_of(frame: Frame) -> np.ndarray:
+    columns = unpack_columns(frame.payload, STEP_NAMES)
+    return np.stack([columns[name] for name in STEP_NAMES], axis=1)
+
+
+def burst_of(job: Job, first: int, last: int) -> list[int]:
+    """From the middle of a step of rank 1 to the middle of another, on the host's clock."""
+    found = folded(frames(job)).steps_of_job(0, job.num_steps - 1)
+    assert found is not None
+    table = found[0]
+    middle_s = (table.begin_s_RK[1] + table.end_s_RK[1]) / 2
+    return [int(middle_s[step] * 1e9) + int(table.origin_ns_R[1]) for step in (first, last)]
+
+
+def test_detail_that_was_asked_for_is_an_event_of_its_steps_and_ranks(tmp_path: Path) -> None:
+    """Live, and read from a recording; the probe's own bursts are none, nor is a wish that nobody followed."""
+    made = asked_for(LATE, burst_of(LATE, 120, 150), (121, 150))
+    log = EventLog()
+    log.take(folded(made).view())
+    (event,) = [each for each in log.events if each.kind == "detail"]
+    assert (event.step, event.last_step, event.ranks) == (121, 150, (1, 3))
+    assert "steps 121–150" in event.words  # noqa: RUF001 - as screens write a range
+    assert event.wall_s is not None
+
+    path = tmp_path / "run.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in made:
+        writer.append(encoded(frame))
+    writer.close()
+    assert [event] == [each for each in Survey(path).whole().events.events if each.kind == "detail"]
+
+    unheard = EventLog()
+    unheard.take(folded(asked_for(LATE, burst_of(LATE, 170, 190), (121, 150))).view())
+    assert "detail" not in {each.kind for each in unheard.events}
+
+
+@pytest.mark.parametrize(
+    "burst_ns", [[], [1], [1, 2, 3], [2, 1], [None, 5], [True, 5], [-(1 << 80), 1 << 80]]
+)
+def test_a_wish_for_detail_that_cannot_be_costs_nothing(burst_ns: list[object]) -> None:
+    """It comes from a stranger; times of any size may be compared with."""
+    view = folded(asked_for(LATE, burst_ns, (121, 150))).view()
+    is_endless = burst_ns == [-(1 << 80), 1 << 80]
+    assert is_endless == bool(view.in_detail)
+
+
+def test_what_lasts_is_one_event_while_it_grows_and_while_its_steps_are_dropped() -> None:
+    """A capture's first steps are no longer held: what is left of it is no capture of its own."""
+    log = EventLog()
+    for window in (
+        Captured(100, 101, (1,)),
+        Captured(100, 104, (1, 3)),
+        Captured(102, 104, (1, 3)),
+        Captured(104, 104, (3,)),
+        Captured(300, 302, (0,)),
+    ):
+        log.take(replace(views.healthy(), captured=(window,), in_detail=(window,)))
+    told = [(event.kind, event.step, event.last_step, event.ranks) for event in log.events]
+    assert [each for each in told if each[0] == "capture"] == [
+        ("capture", 100, 104, (1, 3)),
+        ("capture", 300, 302, (0,)),
+    ]
+    assert [each[1:] for each in told if each[0] == "detail"] == [
+        each[1:] for each in told if each[0] == "capture"
+    ]
+    beside = EventLog()
+    beside.take(replace(views.healthy(), captured=(Captured(103, 106, (2,)),)))
+    log.join(beside)
+    assert ("capture", 100, (1, 2, 3)) in kinds(log)
 
 
 def test_no_more_than_a_bound_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from tuiadvisor.advisor.assemble.restarts import restarts
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
-from tuiadvisor.advisor.assemble.step_times import captured, step_times
+from tuiadvisor.advisor.assemble.step_times import captured, in_detail, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS
 from tuiadvisor.advisor.cluster.ends import deaths
@@ -246,6 +246,7 @@ class Advisor(Intake):
             stall=said.stalled,
             step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
             captured=captured(seen.table),
+            in_detail=in_detail(seen.table, self.roster.bursts.of),
             restarts=begun,
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),

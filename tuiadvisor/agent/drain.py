@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_FRAME: Final = 8192
 MAX_KIND: Final = 1 << 31
+BURST_TOLD_NS: Final = 10 * 10**9  # after its end: of frames that are lost on the way one comes through
 Row = tuple[int, ...]
 
 
@@ -69,7 +70,7 @@ def status_of(link: RankLink) -> dict[str, object]:
     phase, since_ns, step = reader.now()
     since_ns = link.clock.to_us(since_ns)
     why = link.stepless.of_rank(link.rank)
-    now_ns = time.monotonic_ns()
+    now_ns, burst_ns = time.monotonic_ns(), link.burst_ns
     so_far = link.under_way.so_far_ms(link.clock.to_rank(now_ns)) if link.state == RankState.LIVE else {}
     # A fresh ring is all zeros: no clock, no phase.
     is_inside = link.state == RankState.LIVE and 0 <= phase < len(PHASES) and since_ns > 0
@@ -84,6 +85,7 @@ def status_of(link: RankLink) -> dict[str, object]:
         "hooks_disabled": reader.get_u64(ring_file.OFFSET_DISABLED).bit_count(),
         "errors": _bounded(reader.get_u64(ring_file.OFFSET_ERRORS)),
         **({"so_far_ms": so_far} if so_far else {}),  # of a long step alone
+        **({"burst_ns": list(burst_ns)} if burst_ns and now_ns <= burst_ns[1] + BURST_TOLD_NS else {}),
         **({"no_step": why} if why and link.state == RankState.LIVE else {}),  # said only where it is so
     }
 

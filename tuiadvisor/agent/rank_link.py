@@ -81,6 +81,7 @@ class RankLink:
         self.is_leaving = False
         self.refusal = ""  # why we do not want it after all
         self.contested = ""  # who else claims to be this rank, where it is not taken for it
+        self.burst_ns: tuple[int, int] | None = None  # every step in detail: asked for when, until when
         self.budget_ppm: int | None = None  # of the step time, as its ring says; None without one
         self._wanted_budget_ppm: int | None = None
         self._budget_told: ring_file.RingReader | None = None  # the ring that knows it
@@ -198,9 +199,11 @@ class RankLink:
         """Every step in detail from now on for so long; whether the rank has a probe that can."""
         if self.state != RankState.LIVE or self.reader is None or not self._is_readable():
             return False
-        self.reader.put_u64(
-            ring_file.OFFSET_BURST, self.clock.to_rank(time.monotonic_ns() + burst_ms * 1_000_000)
-        )
+        now_ns = time.monotonic_ns()
+        until_ns = now_ns + burst_ms * 1_000_000
+        self.reader.put_u64(ring_file.OFFSET_BURST, self.clock.to_rank(until_ns))
+        begun_ns, former_ns = self.burst_ns or (now_ns, now_ns)
+        self.burst_ns = (begun_ns if now_ns <= former_ns else now_ns, until_ns)
         return True
 
     def contest(self, why: str) -> None:

@@ -16,6 +16,7 @@ from tuiadvisor.views.event import (
     BOOKMARK,
     CAPTURE,
     CHANGE,
+    DETAIL,
     GONE_S,
     ONSET,
     PAUSE_KINDS,
@@ -36,6 +37,8 @@ MAX_EVENTS: Final = 4000  # the oldest go first
 MAX_PAST: Final = 256  # findings that are over: those that ended first go first
 STEPS_WITHOUT: Final = 16  # at the end: as many as between two looks at a recording, at least
 NEW_LEVEL: Final = "job changed"  # what the fold calls the step at which the job changed
+
+WHAT_LASTS: Final = {CAPTURE: "the profiler saw {}", DETAIL: "every call of {} was seen one by one"}
 
 Key = tuple[object, ...]
 FindingKey = tuple[str, tuple[int, ...]]
@@ -147,6 +150,9 @@ class EventLog:
     def join(self, other: EventLog) -> None:
         """Take over what another one has collected of the same run."""
         for event in other.events:
+            if event.last_step is not None:
+                self._note_stretch(event)
+                continue
             self._note((event.kind, event.step, event.ranks, event.words), event)
 
     def jump(self) -> None:
@@ -162,6 +168,20 @@ class EventLog:
         if former != event:
             self._events[key] = event
             self._told = None
+
+    def _note_stretch(self, event: Event) -> None:
+        """What lasts for steps grows at its end, and at its beginning steps are no longer held: it is one event."""
+        met = [
+            key for key, former in self._events.items() if former.kind == event.kind and _meet(former, event)
+        ]
+        for key in met:
+            event = _joined(self._events[key], event)
+        event = replace(event, words=WHAT_LASTS[event.kind].format(_steps(event)))
+        if [event] == [self._events[key] for key in met]:
+            return
+        for key in met:
+            del self._events[key]
+        self._note((event.kind, event.step), event)
 
     def _findings(self, view: RunView, now_s: float) -> None:
         present = {
@@ -237,10 +257,10 @@ class EventLog:
                 length_s = pause.lengths_s[place] if place < len(pause.lengths_s) else pause.length_s
                 words = text_of.seconds(length_s) + ("" if pause.lengths_s else " on average")
                 self._note((kind, step, pause.ranks), _timed(Event(kind, step, pause.ranks, words), view))
-        for window in view.captured:
-            words = f"the profiler saw {text_of.steps(window.first_step, window.last_step)}"
-            key = (CAPTURE, window.first_step, window.ranks)
-            self._note(key, _timed(Event(CAPTURE, window.first_step, window.ranks, words), view))
+        for kind, windows in ((CAPTURE, view.captured), (DETAIL, view.in_detail)):
+            for window in windows:
+                event = Event(kind, window.first_step, window.ranks, "", last_step=window.last_step)
+                self._note_stretch(_timed(event, view))
         for step, name in view.trend.marks:
             if name == NEW_LEVEL:
                 words = view.window.change or "the job changed: figures are of the steps since"
@@ -250,6 +270,27 @@ class EventLog:
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
             event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
             self._note((RESTART, restart.number), event)
+
+
+def _meet(one: Event, other: Event) -> bool:
+    """Whether two events that last share a step, or one goes on where the other ends."""
+    if one.step is None or one.last_step is None or other.step is None or other.last_step is None:
+        return False
+    return one.step <= other.last_step + 1 and other.step <= one.last_step + 1
+
+
+def _joined(one: Event, other: Event) -> Event:
+    """Two that meet as one, with the time at which the first of them began."""
+    first = min((one, other), key=lambda each: (each.step or 0, each.wall_s is None))
+    return replace(
+        first,
+        ranks=tuple(sorted({*one.ranks, *other.ranks})),
+        last_step=max(one.last_step or 0, other.last_step or 0),
+    )
+
+
+def _steps(event: Event) -> str:
+    return text_of.steps(event.step or 0, event.last_step or 0)
 
 
 def _is_gone(past: Finding, view: RunView) -> bool:

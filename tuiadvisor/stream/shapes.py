@@ -151,6 +151,7 @@ _STATUS_RANK = {
     **_fields(_integer, "phase_since_ns step lost_steps lost_events hooks_disabled errors"),
     **_fields(_text, "state detail phase thread no_step"),
     "so_far_ms": _map_of(_integer),
+    "burst_ns": _list_of(_integer),
 }
 
 _SAMPLED = {

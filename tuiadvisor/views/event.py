@@ -14,6 +14,7 @@ RESOLVED: Final = "resolved"
 STALLED: Final = "stalled"
 RESTART: Final = "restart"
 CAPTURE: Final = "capture"
+DETAIL: Final = "detail"
 ALERT: Final = "alert"
 CHANGE: Final = "change"
 BOOKMARK: Final = "bookmark"
@@ -37,6 +38,7 @@ class Event:
     words: str
     wall_s: float | None = None  # since 1970; None: the time of that step is not known any more
     by_then: bool = False  # it was seen at this step, and happened there or before
+    last_step: int | None = None  # of what lasts for steps that are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Steps in a row that torch's profiler saw at our wish."""
+    """Steps in a row that were looked at more closely at our wish: by torch's profiler, or call by call."""
 
     first_step: int
     last_step: int

@@ -482,7 +482,8 @@ class RunView:
     heat_steps: tuple[int, ...] = ()  # of each byte of the levels, where they are not consecutive; else empty
     step_maps: tuple[StepMap, ...] = ()  # what the heat map can show beside lateness
     step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
-    captured: tuple[Captured, ...] = ()
+    captured: tuple[Captured, ...] = ()  # by the profiler
+    in_detail: tuple[Captured, ...] = ()  # call by call because somebody asked for it
     restarts: tuple[Restart, ...] = ()  # processes that took the ranks of others, oldest first
     prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first

@@ -1,4 +1,4 @@
-"""When steps ended by the wall clock, and which of them the profiler saw: for the list of events.
+"""When steps ended by the wall clock, and which were looked at more closely at our wish: for the list of events.
 
 In: the table of steps by the hosts' clocks.  Out: StepTimes, Captured.
 """
@@ -15,6 +15,7 @@ from tuiadvisor.views.event import Captured, StepTimes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 
@@ -36,7 +37,31 @@ def captured(table: StepTable | None) -> tuple[Captured, ...]:
     """Windows of the profiler, oldest first."""
     if table is None or not table.num_steps:
         return ()
-    seen_RK = table.flagged_RK(StepFlag.CAPTURE)
+    return _windows(table, table.flagged_RK(StepFlag.CAPTURE))
+
+
+def in_detail(
+    table: StepTable | None, asked: Callable[[int], tuple[tuple[int, int], ...]]
+) -> tuple[Captured, ...]:
+    """Steps recorded call by call because somebody asked, oldest first; not the probe's own bursts.
+
+    asked: of a rank, from when until when (ns on its host's clock).
+    """
+    if table is None or not table.num_steps:
+        return ()
+    seen_RK = np.zeros_like(table.present_RK)
+    for row, rank in enumerate(table.ranks):
+        origin_ns = int(table.origin_ns_R[row])
+        for begin_ns, end_ns in asked(rank):
+            is_within = table.end_s_RK[row] >= (begin_ns - origin_ns) * 1e-9
+            seen_RK[row] |= is_within & (table.begin_s_RK[row] <= (end_ns - origin_ns) * 1e-9)
+    if not seen_RK.any():
+        return ()
+    return _windows(table, seen_RK & table.flagged_RK(StepFlag.DETAIL))
+
+
+def _windows(table: StepTable, seen_RK: Bools) -> tuple[Captured, ...]:
+    """Steps in a row in which some rank was seen."""
     columns = np.flatnonzero(seen_RK.any(axis=0))
     if not columns.size:
         return ()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.cluster.agents import Agent, event_time_s, silent
+from tuiadvisor.advisor.cluster.bursts import Bursts
 from tuiadvisor.advisor.cluster.crowding import RunQueues, crowd
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
@@ -71,6 +72,7 @@ class Roster:
         self.placements = Placements()
         self.stops = Stops()
         self.restarts = Restarts()
+        self.bursts = Bursts()
         self.stack_looks = StackLooks()
         self.recorder_answers = RecorderAnswers()
         self.host_use = HostUse()
@@ -327,6 +329,7 @@ class Roster:
             if facts is not None:
                 agent.owned.add(facts.rank)
                 facts.update(entry, now_ns)
+                self.bursts.take(entry, facts.rank)
                 facts.ended_at = (facts.ended_at or self._num_statuses) if facts.state in ENDED else 0
         self.stops.take(agent.host, self._own(agent, payload))
         for entry in objects(payload, "stacks"):

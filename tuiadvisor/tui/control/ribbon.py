@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, crop, fit, length, to_ascii
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.event import BOOKMARK, CAPTURE, CHANGE, ONSET, PAUSE_KINDS, RESTART, STALLED
+from tuiadvisor.views.event import BOOKMARK, CAPTURE, CHANGE, DETAIL, ONSET, PAUSE_KINDS, RESTART, STALLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,13 +31,14 @@ LOOKS: Final = {
     "pause": ("P", "phase:checkpoint"),
     "evaluation": ("E", "phase:checkpoint"),
     "checkpoint": ("C", "phase:checkpoint"),
+    DETAIL: ("d", "accent"),
     CAPTURE: ("*", "accent"),
     BOOKMARK: ("b", "accent"),
     RESTART: ("+", "warn"),
     STALLED: ("■", "bad"),
     ONSET: ("▲", "mark"),
 }
-NAMED: Final = {CAPTURE: "capture", STALLED: "stalled"}  # the others by their words
+NAMED: Final = {CAPTURE: "capture", DETAIL: "detail", STALLED: "stalled"}  # the others by their words
 NUM_EVENTS: Final = 12
 SAME_STEPS: Final = 8
 

@@ -44,6 +44,7 @@ LOOKS: Final = {
     "restart": ("+", "warn"),
     "alert": ("!", "bad"),
     "capture": ("*", "accent"),
+    "detail": ("d", "accent"),
     "change": ("~", "accent"),
 }
 WHEN_WIDTH: Final = 12
@@ -72,7 +73,8 @@ class EventsPage(Page):
     title = "Events"
     about = (
         "What has happened, newest first: findings that began (▲) or are over (✓), stalls, checkpoints and other "
-        "pauses, restarts, captures, and what rang (!). “by” a step: seen there, it happened there or before. A time "
+        "pauses, restarts, captures (*), detail that was asked for (d), and what rang (!). “by” a step: seen "
+        "there, it happened there or before. A time "
         "is that of the step's end, unknown where that step is no longer held."
     )
     commands: ClassVar = (
