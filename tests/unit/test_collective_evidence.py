@@ -93,6 +93,7 @@ def test_who_could_not_be_asked_stays_named_and_nobody_else_is(held: dict[str, A
     found = of(*inside, found=by_thread, silent=((2, "it is stopped"),))
     assert (2,) == found.missing
     assert "ranks 0, 1 and 3 are in all_reduce (collective 9 of group default_pg)" == evidence_words(found)
+    assert _stall_words(found).endswith("; they are in all_reduce (collective 9 of group default_pg)")
 
 
 def test_a_rank_that_does_not_answer_is_not_accused() -> None:

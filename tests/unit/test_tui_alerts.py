@@ -85,6 +85,41 @@ def test_the_command_is_never_cut_off(clock: Clock) -> None:
     assert {len(row.text) for row in rows} == {60}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (
+            "ranks 0, 1 and 2 wait for rank 3, stopped by a signal or a debugger; they are in all_reduce "
+            "(collective 225 of group default_pg)"
+        ),
+        "ranks 0, 1 and 2 wait for rank 3, which has not entered all_reduce (collective 48,211 of group default_pg)",
+    ],
+)
+def test_a_narrow_banner_has_who_waits_for_whom_and_in_what(clock: Clock, words: str) -> None:
+    """At 80 columns its last part was cut."""
+    stalled = views.stalled()
+    assert stalled.stall is not None
+    rows = Alerts(clock).rows(views.live(replace(stalled, stall=replace(stalled.stall, words=words))), 80)
+    shown = " ".join(row.text.strip() for row in rows)
+    assert words in shown
+    assert "kill -CONT 41203" in shown
+    assert len(rows) <= 3
+
+
+def test_what_a_banner_has_no_room_for_goes_by_whole_clauses(clock: Clock) -> None:
+    """Not in the middle of a word or of a list of ranks; what remains ends in a sign."""
+    stalled = views.stalled()
+    assert stalled.stall is not None
+    words = "ranks 0, 1 and 2 wait for rank 3; " + "; ".join(
+        f"ranks {2 * number}, {2 * number + 1} and 99 may be in all_reduce" for number in range(9)
+    )
+    rows = Alerts(clock).rows(views.live(replace(stalled, stall=replace(stalled.stall, words=words))), 80)
+    shown = " ".join(row.text.strip() for row in rows).removesuffix(" · kill -CONT 41203")
+    kept, sign = shown.split("s: ", 1)[1].rsplit(" ", 1)
+    assert sign == "…"
+    assert words.startswith(f"{kept}; ")
+
+
 def test_a_banner_names_the_key_that_does_what_the_command_does(clock: Clock) -> None:
     """A command alone, without a verb, stood there; of a recording nothing can be looked at any more."""
     view = views.stalled()

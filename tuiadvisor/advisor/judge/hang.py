@@ -223,6 +223,9 @@ def _stall_words(found: Standstill) -> str:
         return all_stopped_words(found)
     why = "gone" if found.is_death and not found.how_ended else THREAD_WORDS.get(found.thread or "", "")
     call = which_has_not_entered(found)
+    who = rank_words(found.waiting)
+    if len(found.missing) == 1 < len(found.waiting) and known.startswith(f"{who} are "):
+        known = f"they{known.removeprefix(who)}"
     more = f", {call}" if call else f"; {known}" if known else ""
     how = f", which {found.how_ended}" if found.how_ended else f", {why}" if why else ""
     return f"{waiting_words(found)}{how}{more}"

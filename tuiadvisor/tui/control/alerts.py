@@ -26,7 +26,9 @@ SHOWN_S: Final = 30.0  # the banner of a critical finding
 AGAIN_S: Final = 60.0  # what opens anew within this long was told already
 STALL: Final = "stall"
 STACKS: Final = "tuiadvisor stacks"  # what the screens do by a key, too
-MAX_ROWS: Final = 3
+WORD_ROWS: Final = 2  # of a banner, beside a command
+INDENT: Final = 3  # of its rows behind the first: below the words, not below the timer
+CLAUSES: Final = ("; ", ", ")  # where a sentence may end before its end
 
 
 def minute_of_day() -> int:
@@ -140,19 +142,37 @@ def _sentence(view: RunView, key: str) -> str:
 def _banner(head: str, words: str, command: str, where: str, width: int) -> list[Line]:
     """Return head and words on one ground over the whole width; a command is never cut off by them."""
     does = f"{command}{f'   (on {where})' if where else ''}"
-    room = width - len(head) - 1
-    text = clean(words)
-    rows = wrap(text, room)
-    if len(rows) >= MAX_ROWS:  # what is cut off says so
-        rows = [*rows[: MAX_ROWS - 2], fit(" ".join(rows[MAX_ROWS - 2 :]), room).rstrip()]
-    if does and len(rows[-1]) + len(does) + 3 <= room:
+    rows = _fitted(" ".join(clean(words).split()), width - len(head) - 1, width - INDENT - 1)
+    if does and len(rows[-1]) + len(does) + 3 <= width - (len(head) if len(rows) == 1 else INDENT) - 1:
         rows[-1] += f" · {does}"
     elif does:
         rows.append(does)
     drawn = []
     for number, each in enumerate(rows):
-        lead = head if number == 0 else " " * len(head)
+        lead = head if number == 0 else " " * INDENT
         spans = ((lead, "badge:lost"), (each, "badge:lost"))
         row = crop(Line(spans), width)
         drawn.append(Line((*row.spans, (" " * (width - length(row)), "badge:lost"))))
     return drawn
+
+
+def _fitted(text: str, first_room: int, room: int) -> list[str]:
+    """Return as many rows as words may have: of what is too long whole clauses from its beginning, and a sign."""
+    rows = _wrapped(text, first_room, room)
+    if len(rows) <= WORD_ROWS:
+        return rows
+    ends = [place for place in range(len(text)) if text.startswith(CLAUSES, place)]
+    ends = [place for place in ends if not text[place + 2 : place + 3].isdigit()]  # "ranks 0, 1 and 2"
+    for end in sorted(ends, reverse=True):
+        if 2 * end < first_room + room:
+            break
+        rows = _wrapped(f"{text[:end]} …", first_room, room)
+        if len(rows) <= WORD_ROWS:
+            return rows
+    rows = _wrapped(text, first_room, room)
+    return [rows[0], fit(" ".join(rows[1:]), room).rstrip()]
+
+
+def _wrapped(text: str, first_room: int, room: int) -> list[str]:
+    first = wrap(text, first_room)[0] if text else ""
+    return [first, *wrap(text[len(first) :], room)]
