@@ -308,8 +308,8 @@ def measure_all(options: argparse.Namespace) -> None:
     print(first_frames(10), flush=True)
     for num_ranks in options.ranks:
         for size in ((80, 24), (200, 50)):
-            # Overview; ranks; of many ranks also a row each, and the map of phases.
-            for keys in ("1", "2") if num_ranks < 129 else ("1", "2", "2a", "2M"):
+            # Overview; ranks; chain and communication; of many ranks also a row each, and the map of phases.
+            for keys in ("1", "2", "3", "4") if num_ranks < 129 else ("1", "2", "3", "4", "2a", "2M"):
                 for steps_per_frame in (2, 17):
                     if options.only in ("", keys):
                         print(measure(num_ranks, steps_per_frame, size, keys, options.seconds), flush=True)

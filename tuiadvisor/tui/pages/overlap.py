@@ -15,6 +15,7 @@ from tuiadvisor.text.wording import collective_figures, late_and_waiting
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.by_rank import waits_of_ranks
 from tuiadvisor.tui.pages.communication import exchange
 from tuiadvisor.tui.pages.waiting import waiting
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 NAME_WIDTH = 14
+MORE_LANES = 6  # of ranks that wait, where there are rows for them
 COMPUTE = phases.of_kind("copy", "compute", "rest")
 HOW_TO_SEE = (
     "press D to see each call of the next 3 s, P on a rank (2, enter) to trace its next steps with "
@@ -51,7 +53,7 @@ class OverlapPage(Page):
         opening("overlap", "4", "Overlap", "communication beside compute: hidden, exposed, each collective"),
     )
     terms = ("exposed", "hidden", "skew", "transfer", "collectives")
-    keys = ("detail", "ranks", "overview", "copy", "help", "pause", "quit")
+    keys = ("detail", "open", "ranks", "overview", "copy", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return lanes, shares and the table."""
@@ -62,10 +64,11 @@ class OverlapPage(Page):
         room = width - 2 * MARGIN
         roomy = height >= 26
         gap = [BLANK] if roomy else []
-        rows = [
+        top = [
             rule("a mean step, its phases in their order", room, *sections.windows(view)),
             *lanes("all ranks", view.step.seconds, view.overlap.hidden_s, room),
-            *_culprit_lanes(view, room, with_waiter=roomy),
+        ]
+        rows = [
             *(_legend(view, room) if roomy else []),
             *gap,
             rule("communication of a step", room, _seen(view)),
@@ -74,6 +77,15 @@ class OverlapPage(Page):
             *_spaced(exchange(view, room), gap),
             rule("collectives", room, _basis(view)),
             *_table(view, room),
+        ]
+        lanes_of = _culprit_lanes(view, room, int(roomy))
+        drawn = waits_of_ranks(view, room, height - len(top) - len(lanes_of) - len(rows) - 1)
+        rows += [BLANK, *drawn] if drawn else []
+        spare = (height - len(top) - len(lanes_of) - len(rows)) // 2
+        rows = [
+            *top,
+            *(_culprit_lanes(view, room, 1 + min(spare, MORE_LANES)) if spare > 0 else lanes_of),
+            *rows,
         ]
         return self.arranged(
             [indent(crop(each, room), MARGIN) if each.spans else each for each in rows], width, height
@@ -137,10 +149,10 @@ def _filled(name: str, figure: str, size: int) -> str:
     return ""
 
 
-def _culprit_lanes(view: RunView, width: int, *, with_waiter: bool) -> list[Line]:
-    """Return the lanes of the ranks that come late, and of one that waits for them."""
+def _culprit_lanes(view: RunView, width: int, num_waiting: int) -> list[Line]:
+    """Return the lanes of the ranks that come late, and of those that wait the longest for them."""
     rows: list[Line] = []
-    for rank in late_and_waiting(view, int(with_waiter)):
+    for rank in late_and_waiting(view, num_waiting):
         what = "▶ rank" if rank.is_culprit else "  rank"
         rows += lanes(f"{what} {rank.rank}", rank.seconds, None, width)
     return rows

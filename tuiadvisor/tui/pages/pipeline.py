@@ -22,6 +22,7 @@ from tuiadvisor.tui.contract.desk import Scale
 from tuiadvisor.tui.contract.page import Command, Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.by_rank import chain_of_ranks, links_over_steps
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.tui.pages.what_if import all_lines, num_places, what_if_lines
 
@@ -113,6 +114,9 @@ class Pipeline(Page):
         else:
             changed = [] if self.chosen else all_lines(view, room)
             rows += [*_chain(view, room), *([BLANK] if changed else []), *changed]
+            for more in (chain_of_ranks, links_over_steps):
+                drawn = more(view, room, height - len(rows) - 1)
+                rows += [BLANK, *drawn] if drawn else []
         return self.arranged([indent(each, 1) if each.spans else each for each in rows], width, height)
 
 

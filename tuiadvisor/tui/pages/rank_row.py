@@ -228,7 +228,8 @@ def phase_header(width: int) -> str:
     names = [
         bars.SHORT_NAMES[phase] if size >= PHASE_WIDTH else bars.TINY_NAMES[phase] for phase in MAPPED_PHASES
     ]
-    return " ".join(fit(name, size - 1) for name in names)
+    align: Align = "right" if size >= PHASE_WIDTH else "left"  # as what stands below
+    return " ".join(fit(name, size - 1, align) for name in names)
 
 
 def phase_cells(row: RankRow | RankGroup, width: int) -> list[Span]:

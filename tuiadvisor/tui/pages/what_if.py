@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, crop, fit, line, rule, wrap
 from tuiadvisor.text.wording import size_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.tui.contract.desk import DeskState
     from tuiadvisor.views.prospect import Prospect
     from tuiadvisor.views.run_view import RunView
 
-LABEL = 34
+LABEL = 34  # columns at least
 BAR = "█"
 HALF = "half the devices"
 NO_SIZE = "the sizes around this run are not known: key 6 says what is missing"
@@ -41,41 +45,47 @@ def all_lines(view: RunView, width: int) -> list[Line]:
     """Return a bar each for the step as it is and as it would be, nothing where there is no prospect."""
     if not view.prospects:
         return []
-    room = _room(width)
-    as_it_is = _bar("as it is", text_of.seconds(view.prospects[0].now_s), BAR * room, "dim")
-    rows = [as_it_is, *(_changed(one, room) for one in view.prospects)]
+    label = _label(view.prospects, width)
+    room = _room(width, label)
+    as_it_is = _bar("as it is", text_of.seconds(view.prospects[0].now_s), BAR * room, "dim", label)
+    rows = [as_it_is, *(_changed(one, room, label) for one in view.prospects)]
     head = rule("a step if one thing were changed", width, "i: what each rests on")
     return [head, *(crop(row, width) for row in rows)]
 
 
-def _room(width: int) -> int:
-    return max(width - LABEL - 24, 10)
+def _label(shown: Sequence[Prospect], width: int) -> int:
+    """Return the width of the names: whole ones where the bars keep more than half."""
+    return max(min(max(cell_len(one.words) for one in shown) + 2, width // 3), LABEL)
 
 
-def _changed(one: Prospect, room: int) -> Line:
+def _room(width: int, label: int) -> int:
+    return max(width - label - 24, 10)
+
+
+def _changed(one: Prospect, room: int, label: int) -> Line:
     least = "≥ " if one.at_best else ""
-    return _bar(
-        one.words, f"{least}{text_of.seconds(one.step_s)}", BAR * max(round(room * one.share), 1), "good"
-    )
+    bar = BAR * max(round(room * one.share), 1)
+    return _bar(one.words, f"{least}{text_of.seconds(one.step_s)}", bar, "good", label)
 
 
 def _prospect(one: Prospect, width: int) -> list[Line]:
-    room = _room(width)
+    label = _label((one,), width)
+    room = _room(width, label)
     interval = (
         "at best: a bound, no prediction"
         if one.at_best
         else f"{text_of.seconds(one.low_s)} to {text_of.seconds(one.high_s)}"
     )
     rows = [
-        _bar("as it is", text_of.seconds(one.now_s), BAR * room, "dim"),
-        _changed(one, room),
+        _bar("as it is", text_of.seconds(one.now_s), BAR * room, "dim", label),
+        _changed(one, room, label),
     ]
     rows += [line((text, "dim")) for text in wrap(f"{interval}; {one.basis}", width)]
     return [crop(row, width) for row in rows]
 
 
-def _bar(label: str, value: str, bar: str, role: str) -> Line:
-    return line((fit(label, LABEL), "text"), (fit(value, 10, "right") + "  ", "strong"), (bar, role))
+def _bar(name: str, value: str, bar: str, role: str, label: int) -> Line:
+    return line((fit(name, label), "text"), (fit(value, 10, "right") + "  ", "strong"), (bar, role))
 
 
 def _half(desk: DeskState) -> str:
