@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from patience import PATIENCE_S, RECORD_FOR, wait_until
-from training import end
+from training import end, without_compiler
 
 from tuiadvisor.cli import main
 
@@ -29,7 +28,7 @@ def training(script: str, kind: str, folder: Path, num_ranks: int = 2) -> Iterat
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    shared = {**os.environ, "OMP_NUM_THREADS": "1"}
+    shared = {**without_compiler(), "OMP_NUM_THREADS": "1"}
     if num_ranks > 1:
         shared |= {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ranks = []
@@ -114,7 +113,7 @@ def recorded_until(
             return document is not None and is_told(document)
 
         try:
-            wait_until(has_told, "what is meant is told", every_s=0.5, seen=lambda: last.get("verdict"))
+            wait_until(has_told, "what is meant is told", every_s=1.0, seen=lambda: last.get("verdict"))
             recorder.send_signal(signal.SIGINT)
             complaint = recorder.communicate(timeout=PATIENCE_S)[1]
         finally:

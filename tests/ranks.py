@@ -56,6 +56,7 @@ def run(
 def fork_ranks(scenario: str, folder: Path, main: Callable[[str, Path], None]) -> int:
     """Import torch once, then one process a rank: four imports at once take half a minute on two busy cores."""
     import torch
+    import torch._dynamo  # as much again, by every rank's first DistributedDataParallel or optimizer
     import torch.distributed.pipelining
 
     assert torch.distributed.is_available()

@@ -1,4 +1,4 @@
-"""Real trainings for tests: the demo script under torchrun, started, found and surely ended."""
+"""Real trainings for tests: the demo script below a launcher, started, found and surely ended."""
 
 from __future__ import annotations
 
@@ -18,22 +18,29 @@ from tuiadvisor.agent.discovery import RankProcess, find_ranks
 from tuiadvisor.errors import TuiadvisorError
 
 SCRIPT = Path(__file__).parents[1] / "demo" / "train.py"
+LIGHT = Path(__file__).parent / "light"
 STEPS_WOKEN = 6  # gloo's loop wakes once or more for what a peer sends in a step
 
 
 def launch(
-    num_ranks: int, arguments: list[str], script: Path = SCRIPT, prefix: tuple[str, ...] = ()
+    num_ranks: int,
+    arguments: list[str],
+    script: Path = SCRIPT,
+    prefix: tuple[str, ...] = (),
+    is_whole: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Run torchrun with the demo training in a session of its own; quiet unless it fails.
+    """Run the demo training below a launcher, in a session of its own; quiet unless it fails.
 
-    prefix: a command that starts it.
+    prefix: a command that starts it. is_whole: with torchrun itself and all of torch, where costs or every part of a
+    process matter. Else the launcher is one that does not import torch, and the ranks leave its compiler out: a third
+    of the processor time.
     """
+    torchrun = ["-m", "torch.distributed.run"] if is_whole else [str(LIGHT / "torchrun")]
     return subprocess.Popen(
         [
             *prefix,
             sys.executable,
-            "-m",
-            "torch.distributed.run",
+            *torchrun,
             "--standalone",
             f"--nproc-per-node={num_ranks}",
             str(script),
@@ -42,9 +49,19 @@ def launch(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+        env={
+            **(os.environ if is_whole else without_compiler()),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+        },
         start_new_session=True,
     )
+
+
+def without_compiler() -> dict[str, str]:
+    """The environment of ranks that import torch but not its compiler, which they do not use."""
+    found = os.pathsep.join(part for part in (str(LIGHT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "PYTHONPATH": found}
 
 
 def end(training: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
@@ -102,10 +119,14 @@ def wait_for_steps(training: subprocess.Popen[bytes], ranks: list[RankProcess]) 
 
 @contextlib.contextmanager
 def running(
-    num_ranks: int, *arguments: str, script: Path = SCRIPT, prefix: tuple[str, ...] = ()
+    num_ranks: int,
+    *arguments: str,
+    script: Path = SCRIPT,
+    prefix: tuple[str, ...] = (),
+    is_whole: bool = False,
 ) -> Iterator[tuple[subprocess.Popen[bytes], list[RankProcess]]]:
     """A training that is under way; ended afterwards whatever happens."""
-    training = launch(num_ranks, ["--print-every", "0", *arguments], script, prefix=prefix)
+    training = launch(num_ranks, ["--print-every", "0", *arguments], script, prefix=prefix, is_whole=is_whole)
     try:
         ranks = wait_for_ranks(training, num_ranks)
         wait_for_steps(training, ranks)

@@ -245,7 +245,9 @@ def record(row: Row, path: Path, limits: Sequence[str] = ()) -> None:
     limits = limits or ["--for", f"{row.seconds}s"]
     is_pipeline = row.scenario.startswith("pipeline:")
     arguments = ["--print-every", "0"] if is_pipeline else [row.scenario]
-    training = launch(row.num_ranks, [*arguments, *row.arguments], PIPELINE if is_pipeline else ZOO)
+    training = launch(
+        row.num_ranks, [*arguments, *row.arguments], PIPELINE if is_pipeline else ZOO, is_whole=True
+    )
     try:
         ranks = wait_for_ranks(training, row.num_ranks)
         disturb = DISTURBANCES[row.disturbance]

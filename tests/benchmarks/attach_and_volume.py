@@ -168,7 +168,10 @@ def visited(options: argparse.Namespace, py_spy: str | None, folder: Path) -> No
     dice = random.Random(0)  # noqa: S311 - an order, not a secret
     arguments = ["--step-ms", str(options.step_ms), "--step-times", str(folder / "times")]
     stop = folder / "stop"
-    with running(options.ranks, *arguments, "--stop-file", str(stop), script=TIMED) as (training, ranks):
+    with running(options.ranks, *arguments, "--stop-file", str(stop), script=TIMED, is_whole=True) as (
+        training,
+        ranks,
+    ):
         pids = [rank.pid for rank in ranks]
         for _ in range(options.rounds):
             for name in dice.sample(sorted(visitors), len(visitors)):

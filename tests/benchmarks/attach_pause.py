@@ -90,7 +90,7 @@ def main() -> None:
             f"{name}/times",
         ]
         attached, quiet, stopped = [], [], []
-        with running(options.ranks, *arguments) as (training, ranks):
+        with running(options.ranks, *arguments, is_whole=True) as (training, ranks):
             pids = [rank.pid for rank in ranks]
             attach_all(pids, folder)  # not counted: shows when the first steps are made
             wait_for_steps(pids, folder)

@@ -239,7 +239,7 @@ def trial(options: argparse.Namespace, folder: Path) -> None:
         str(folder / "watched.pt"),
     ]
     times = ["--step-times", str(folder / "times")]
-    training = launch(NUM_RANKS, [*arguments, *times, "--stop-file", str(stop)], TIMED)
+    training = launch(NUM_RANKS, [*arguments, *times, "--stop-file", str(stop)], TIMED, is_whole=True)
     try:
         ranks, number = wait_for_ranks(training, NUM_RANKS), 0
         before = [footprint(rank) for rank in ranks]

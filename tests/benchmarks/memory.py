@@ -60,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {"alone": [], "attached": [], "after it": []}
     with (
-        running(options.ranks, "--step-ms", str(options.step_ms)) as (_, ranks),
+        running(options.ranks, "--step-ms", str(options.step_ms), is_whole=True) as (_, ranks),
         tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bench-") as name,
     ):
         pids, folder = [rank.pid for rank in ranks], Path(name)

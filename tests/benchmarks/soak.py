@@ -244,7 +244,7 @@ def is_equal_to_its_twin(folder: Path, num_ranks: int) -> bool:
 
     watched = torch.load(folder / "watched.pt")
     twin = ["--print-every", "0", "--seed", "5", "--step-ms", "0", "--steps", str(watched["steps"])]
-    assert launch(num_ranks, [*twin, "--result", str(folder / "twin.pt")]).wait() == 0
+    assert launch(num_ranks, [*twin, "--result", str(folder / "twin.pt")], is_whole=True).wait() == 0
     right = torch.load(folder / "twin.pt")
     return bool(watched["steps"] == right["steps"] and torch.equal(watched["weights"], right["weights"]))
 
@@ -259,7 +259,7 @@ def soak(options: argparse.Namespace, folder: Path) -> None:
     before, stop = rings(), folder / "stop"
     arguments = ["--print-every", "0", "--seed", "5", "--step-ms", str(options.step_ms)]
     arguments += ["--step-times", str(folder / "times"), "--result", str(folder / "watched.pt")]
-    training = launch(options.ranks, [*arguments, "--stop-file", str(stop)], TIMED)
+    training = launch(options.ranks, [*arguments, "--stop-file", str(stop)], TIMED, is_whole=True)
     try:
         ranks = wait_for_ranks(training, options.ranks)
         recorder_pid, url = record(folder, training.pid)

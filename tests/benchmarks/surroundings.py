@@ -201,7 +201,7 @@ def row(surroundings: Surroundings, folder: Path) -> list[str]:
         str(folder / "watched.pt"),
     ]
     prefix = surroundings.prefix()
-    training = launch(NUM_RANKS, [*arguments, "--stop-file", str(stop)], SCRIPT, prefix=prefix)
+    training = launch(NUM_RANKS, [*arguments, "--stop-file", str(stop)], SCRIPT, prefix=prefix, is_whole=True)
     try:
         ranks = wait_for_ranks(training, NUM_RANKS)
         held = [footprint(rank) for rank in ranks]

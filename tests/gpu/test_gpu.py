@@ -227,7 +227,7 @@ def test_nvml_tells_of_the_device_that_works(tmp_path: Path) -> None:
 def test_two_ranks_on_one_gpu_from_attach_to_diagnosis(tmp_path: Path) -> None:
     """Attached after the start, recorded, diagnosed: device and host time of both ranks, and the device's counters."""
     recording = tmp_path / "run.tuirec"
-    with running(2, "--seconds", "60", script=SCRIPT) as (training, _):
+    with running(2, "--seconds", "60", script=SCRIPT, is_whole=True) as (training, _):
         command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(recording), "--for", "12s"]
         subprocess.run([*command, "--pid", str(training.pid)], check=True, timeout=90, capture_output=True)
         assert training.poll() is None
@@ -274,7 +274,7 @@ def test_training_is_numerically_untouched(tmp_path: Path) -> None:
     for name in ("bare", "watched"):
         path = tmp_path / name
         arguments = ["--steps", "300", "--seconds", "300", "--weights", str(path)]
-        training = launch(2, arguments, script=SCRIPT)
+        training = launch(2, arguments, script=SCRIPT, is_whole=True)
         try:
             if name == "watched":
                 time.sleep(8)

@@ -172,7 +172,7 @@ def test_a_process_that_is_not_armed_is_refused_with_the_remedy() -> None:
 def test_a_watcher_gets_into_an_armed_training_without_ptrace(tmp_path: Path) -> None:
     """Ranks below torchrun are attached and captured by their sockets, and train on."""
     pytest.importorskip("torch")
-    with running(2, "--step-ms", "10", prefix=(*TUIADVISOR, "arm", "--")) as (training, ranks):
+    with running(2, "--step-ms", "10", prefix=(*TUIADVISOR, "arm", "--"), is_whole=True) as (training, ranks):
         assert {rank.pid for rank in ranks} <= set(waiting_processes())
         done = forbidden(
             "capture", "all", "--pid", str(training.pid), "-o", str(tmp_path / "traces"), "--json"

@@ -61,7 +61,7 @@ def tuiadvisor(*arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.Com
 def recorded(case: Case, folder: Path) -> dict[str, object]:
     """Attach to the running case, record, and give the diagnosis."""
     recording = folder / "run.tuirec"
-    with running(case.num_ranks, *case.arguments) as (training, _):
+    with running(case.num_ranks, *case.arguments, is_whole=True) as (training, _):
         length = [
             "--steps",
             str(case.steps),
