@@ -30,7 +30,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
     "bz2": bz2.compress,
 }
-HELD_BYTES = 100 << 20  # that a refused bomb may cost
+HELD_BYTES = 30 << 20  # that a refused bomb may cost
 
 
 def packed(folder: Path, end: str) -> tuple[Path, Path]:
@@ -88,12 +88,16 @@ def test_a_damaged_one_is_one_line(
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """One that is no recording at its first bytes; one that is at its limit; neither is held in memory."""
     path = tmp_path / f"bomb.tuirec.{end}"
-    path.write_bytes(PACKERS[end](bytes(200 << 20)))
+    no_recording, too_long = (
+        PACKERS[end](bytes(2 * HELD_BYTES)),
+        PACKERS[end](b"TUIREC\r\n" + bytes(20 << 20)),
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    path.write_bytes(no_recording)
     with pytest.raises(TuiadvisorError, match="not a recording"):
         RecordingReader(path)
-    monkeypatch.setattr(unpacking, "MAX_FILE_BYTES", 64 << 20)
-    path.write_bytes(PACKERS[end](b"TUIREC\r\n" + bytes(80 << 20)))
+    monkeypatch.setattr(unpacking, "MAX_FILE_BYTES", 16 << 20)
+    path.write_bytes(too_long)
     with pytest.raises(TuiadvisorError, match="GiB unpacked"):
         RecordingReader(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < HELD_BYTES >> 10
