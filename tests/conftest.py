@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marks = () if name.startswith(NATIVE_IN_EVERY_RUN) else (pytest.mark.extended,)
         cores = ["python", pytest.param("native", marks=marks)]
         metafunc.parametrize("core", cores, indirect=True, scope="function")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests and what they import live to the end: the garbage collector need not look at them each time.
+
+    It went through all of them again whenever a test had made objects enough, and while they were made.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 MAX_NAME = 120  # characters: some tests are given megabytes, and workers send each other their names
