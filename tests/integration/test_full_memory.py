@@ -89,7 +89,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     ):
         pytest.skip("no file system of its own (be root)")
     prefix = tmp_path_factory.mktemp("training") / "steps"
-    arguments = ("--step-ms", "20", "--seconds", "9000", "--step-times", str(prefix))
+    arguments = ("--step-ms", "40", "--seconds", "9000", "--step-times", str(prefix))
     with running(2, *arguments, script=TIMED, prefix=OWN_MOUNTS) as (training, ranks):
         made = Job(training.pid, ranks, prefix)
         until(

@@ -34,7 +34,7 @@ Training = tuple[subprocess.Popen[bytes], list[RankProcess]]
 @pytest.fixture(scope="module")
 def survivor() -> Iterator[Training]:
     """A training that every test leaves as it found it."""
-    with running(2, "--step-ms", "10") as started:
+    with running(2, "--step-ms", "30") as started:
         yield started
 
 
@@ -57,7 +57,7 @@ def test_killed_rank_is_named(tmp_path: Path) -> None:
     """The view names the rank that was killed and its last step; the recording opens afterwards and says the same."""
     path = tmp_path / "run.tuirec"
     with (
-        running(2, "--step-ms", "10") as (training, ranks),
+        running(2, "--step-ms", "30") as (training, ranks),
         Session([training.pid], str(path), "train.py", "") as session,
     ):
         source, advisor = session.source(), Advisor()
