@@ -26,13 +26,15 @@ demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the sc
 test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; some sixteen minutes on two cores
 	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	unit=$$(mktemp); trap 'kill $$at_once 2> /dev/null; rm -f $$unit $$SKIPS_FILE' EXIT; trap 'exit 130' INT TERM; \
-	echo "unit tests run at the same time; what they print comes when both have ended"; \
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15 tests/unit tests/snapshot -m "$(KINDS)" > $$unit 2>&1 & \
+	echo "unit tests run at the same time; what they print comes when all have ended"; \
+	$(BIN)/python tests/yielding.py --later $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15 \
+		tests/unit tests/snapshot -m "$(KINDS)" > $$unit 2>&1 & \
 	at_once=$$!; \
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 tests/integration \
 		-m "not alone and $(KINDS)" || failed=1; \
-	wait $$at_once || failed=1; at_once=; cat $$unit; \
+	$(BIN)/python tests/yielding.py --now $$at_once; \
 	$(BIN)/python -m pytest --durations 25 tests/integration tests/gpu -m "alone and $(KINDS)" || failed=1; \
+	wait $$at_once || failed=1; at_once=; cat $$unit; \
 	$(BIN)/python tests/skips.py $$SKIPS_FILE; \
 	exit $$failed
 
