@@ -3,7 +3,8 @@
 The root of an optimizer is the largest module in the training thread's frames that owns parameters the optimizer
 steps. Its class is patched (`__call__`: hooks and an instance's own `forward` run inside) and other instances pass
 through: an instance hook would travel into every pickled or copied model. A compiled root is called through torch's
-OptimizedModule, which is patched the same way; its graphs stay as they are.
+OptimizedModule, which is patched the same way; its graphs stay as they are. A root that is never called itself, as a
+policy with methods of its own (stable-baselines3), runs by its parts: then theirs is the step's forward.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import phases
+from . import compiled, phases
+from .forward_look import parts_of
 from .guard import INSPECTION, attempt
 from .pickled import is_by_value
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 STAY_OUT = -1
 MAX_ROOTS = 8
+MAX_PARTS = 8  # of one root, those with the most parameters
+MAX_DEPTH = 3  # parts of parts
 MAX_VALUES_PER_FRAME = 400
 STEPS_UNTIL_CALLED = 8
 NOT_CALLED = "the model is never called from Python: it runs inside compiled code or by parts"
@@ -40,6 +44,10 @@ class Roots:
         self.fast: set[int] = set()  # of these the hooks that need not ask whether they are meant
         self.modules: list[Any] = []  # weak references
         self.classes: set[type] = set()
+        self.uncalled: list[
+            tuple[Any, set[int]]
+        ] = []  # weak references, each with its optimizer's parameters' ids
+        self.depth = 0
         self.hook: Any = None
         self.next_search = 0
         self.num_searches = 0
@@ -68,23 +76,55 @@ class Roots:
         modules = attempt(self.hook, find_root_modules, probe.clock.thread_ident, parameters) or []
         for module in modules:
             self.add(module)
+            self.uncalled.append((weakref.ref(module), parameters))
         if self.ids:
             probe.absences.pop("forward_root", None)
             if not self.is_checked:
                 self.is_checked = True
-                last_step = probe.clock.step + STEPS_UNTIL_CALLED
-                probe.when(lambda: probe.clock.step >= last_step, None, "", self._check)
+                self._check_later()
         else:
             probe.absent("forward_root", self.why_not or NOT_FOUND)
         probe.put_info()
 
+    def _check_later(self) -> None:
+        probe = self.probe
+        last_step = probe.clock.step + STEPS_UNTIL_CALLED
+        probe.when(lambda: probe.clock.step >= last_step, None, "", self._check)
+
     def _check(self) -> None:
-        """A root that is never called is no observation."""
-        if not self.probe.clock.settled[-1][4] & 1 << phases.FORWARD:
+        """A root that is never called is no observation: its parts may be, unless compiled code runs them."""
+        if self.probe.clock.settled[-1][4] & 1 << phases.FORWARD:
+            self.uncalled.clear()
+        elif self.depth < MAX_DEPTH and not compiled.is_in_use() and self._add_parts():
+            self.depth += 1
+            self._check_later()
+        else:
+            self.uncalled.clear()
             self.probe.absent("forward_root", NOT_CALLED)
 
-    def add(self, module: Any) -> None:
-        """Time the calls of one module from now on, unless a hook would be pickled or compiled with its class."""
+    def _add_parts(self) -> bool:
+        """Time the parts of what is never called; False where there are none."""
+        parts: list[tuple[Any, set[int]]] = []
+        for reference, parameters in self.uncalled[:MAX_ROOTS]:
+            root = reference()
+            children = {} if root is None else parts_of(root)
+            owned = [
+                (attempt(INSPECTION, _count_owned, part, parameters) or 0, part)
+                for part in dict.fromkeys(children.values())
+                if part is not None
+            ]
+            owned.sort(key=lambda pair: -pair[0])
+            parts += [(part, parameters) for count, part in owned[:MAX_PARTS] if count]
+        for part, _ in parts:
+            self.add(part, is_root=False)
+        self.uncalled[:] = [(weakref.ref(part), parameters) for part, parameters in parts]
+        return bool(parts)
+
+    def add(self, module: Any, *, is_root: bool = True) -> None:
+        """Time the calls of one module from now on, unless a hook would be pickled or compiled with its class.
+
+        is_root: False for a part, which is not what is looked at as the model.
+        """
         if self.hook is None:
             self.hook = self.probe.hook("forward_root")
         owner = type(module)
@@ -94,7 +134,8 @@ class Roots:
             return
         self.ids.add(id(module))
         self.fast.add(id(module))
-        self.modules.append(weakref.ref(module))
+        if is_root:
+            self.modules.append(weakref.ref(module))
         if not is_new:
             return
         self.classes.add(owner)
