@@ -23,6 +23,7 @@ from synthetic_run import (
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
 from tuiadvisor.advisor.judge.verdict import with_deaths
+from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
 from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_stepless, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
@@ -99,6 +100,10 @@ def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
     killed = [{"rank": 0, "state": "killed", "detail": "killed by SIGKILL after step 0"}]
     assert "no training step was seen (rank 0: killed by SIGKILL after step 0)" == why_stepless(
         folded([status(1, killed)]).view()
+    )
+    in_one_call = [{"rank": 0, "state": "waiting_to_attach", "detail": WAITING_FOR_INTERPRETER}]
+    assert f"no training step was seen (rank 0: {WAITING_FOR_INTERPRETER})" == why_stepless(
+        folded([hello(Job(num_ranks=1), "node0"), status(1, in_one_call)]).view()
     )
     assert why_stepless(folded([]).view()) is None
     waits = {"rank": 0, "state": "live", "no_step": "it waits"}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 REFUSED_S: Final = 3.0  # the ranks of another agent, or a restarted one, may still be on their way
 PASSES_S: Final = 2.0  # another watcher's injection, one long call in C
+# Their detail is why; that the interpreter is waited for passes as a rule, and at the end it is the reason.
+NEVER_SEEN: Final = ("exited", "killed", "waiting_to_attach")
 _FINAL: Final = "not watched: "
 _PASSING: Final = "not watched yet: "
 
@@ -84,8 +86,8 @@ def why_stepless(view: RunView | None) -> str | None:
         return _first(held, 1)
     if found is not None:
         return found
-    ended = tuple(row for row in view.ranks if row.state in {"exited", "killed"} and row.state_detail)
-    return "no training step was seen" + (f" ({_first(ended, len(view.ranks))})" if ended else "")
+    told = tuple(row for row in view.ranks if row.state in NEVER_SEEN and row.state_detail)
+    return "no training step was seen" + (f" ({_first(told, len(view.ranks))})" if told else "")
 
 
 def _all_refused(view: RunView | None) -> bool:
