@@ -40,6 +40,17 @@ def test_rows_of_batches_are_answered_not_refused(tmp_path: Path) -> None:
     }
 
 
+def test_several_batches_stand_in_the_heading_and_beside_a_fit(tmp_path: Path) -> None:
+    """Strong scaling at global batch 512 was the heading of four batches at one size, of which nothing scales."""
+    table = read_table(write(tmp_path, BATCHES))
+    shown = text(table, analyse(table, [], Aim()), Aim())
+    assert "one size: batches of 64, 128, 256 and 512 at 8 devices\n" in shown
+    assert "strong scaling" not in shown
+    table = read_table(write(tmp_path, BATCHES + "16,0.7,128\n32,0.65,128\n"))
+    shown = text(table, analyse(table, [], Aim()), Aim())
+    assert "strong scaling, global batch 128; other batches beside it, at 8 devices\n" in shown
+
+
 def test_a_batch_beyond_the_plateau_says_stop(tmp_path: Path) -> None:
     """At 2048 of 811 three quarters of the batch bring next to nothing."""
     (law,) = report_of(tmp_path, BATCHES + "8,9.8,2048\n").batch_laws
@@ -56,8 +67,12 @@ def test_a_knee_is_no_line(tmp_path: Path) -> None:
 def test_samples_a_second_tell_steps_and_tokens_do_not(tmp_path: Path) -> None:
     """A batch over samples a second is a step; over tokens a second it is not."""
     rows = "8,128,64\n8,160,128\n"
-    (law,) = report_of(tmp_path, f"devices,samples_s,global_batch\n{rows}").batch_laws
-    assert (0.2, 0.3 / 64) == (pytest.approx(law.fixed_s), pytest.approx(law.per_sample_s))
+    for column in (
+        "samples_s",
+        "throughput",
+    ):  # a throughput of which nothing is said counts samples everywhere
+        (law,) = report_of(tmp_path, f"devices,{column},global_batch\n{rows}").batch_laws
+        assert (0.2, 0.3 / 64) == (pytest.approx(law.fixed_s), pytest.approx(law.per_sample_s))
     assert () == report_of(tmp_path, f"devices,tokens_s,global_batch\n{rows}").batch_laws
 
 

@@ -67,7 +67,7 @@ def _step(row: Row, quantity: Quantity) -> float | None:
         return None
     if quantity.kind == "step":
         return row.value * quantity.seconds
-    if quantity.kind == "throughput" and any(word in quantity.column for word in SAMPLES):
+    if quantity.kind == "throughput" and quantity.counts in SAMPLES:
         return row.global_batch / row.value
     return None
 

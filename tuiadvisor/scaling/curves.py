@@ -17,7 +17,7 @@ from tuiadvisor.scaling.efficiency import baseline
 from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
 from tuiadvisor.scaling.predict import Range, predict
 from tuiadvisor.scaling.series import Target
-from tuiadvisor.scaling.text import answers, decision_words
+from tuiadvisor.scaling.text import answers, decision_words, heading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,15 +98,16 @@ def _picture(table: Table, report: Report, aim: Aim, missing: tuple[str, ...]) -
 
 
 def _basis(report: Report) -> str:
-    series, choice = report.main.series, report.main.choice
+    choice = report.main.choice
     if choice is None:
-        return f"{series.what()}, one size"
+        series = report.main.series
+        return heading(report) if report.batch_laws else f"{series.what()}, one size"
     loo = (
         f", each size from the others within {100 * choice.loo_error:.1f} %"
         if choice.loo_error is not None
         else ""
     )
-    return f"{series.regime} scaling, {series.what()}; {len(choice.fits)} laws averaged{loo}"
+    return f"{heading(report)}; {len(choice.fits)} laws averaged{loo}"
 
 
 def _yours(series: Series, aim: Aim) -> int:

@@ -31,9 +31,9 @@ def text(table: Table, reports: Sequence[Report], aim: Aim) -> str:
 
 
 def _report(report: Report) -> str:
-    series, choice = report.main.series, report.main.choice
+    choice = report.main.choice
     lines = [f"== {report.label}"] if report.label else []
-    lines.append(f"{series.regime} scaling, {series.what()}")
+    lines.append(heading(report))
     if choice is None:
         lines.append("no law fitted")
     else:
@@ -69,6 +69,25 @@ def _report(report: Report) -> str:
     return "\n".join(lines)
 
 
+def heading(report: Report) -> str:
+    """What was measured: the series that is fitted, and all batches of sizes that were measured at several."""
+    series, laws = report.main.series, report.batch_laws
+    line = f"{series.regime} scaling, {series.what()}"
+    if not laws:
+        return line
+    if len({one.row.devices for one in report.rows}) > 1:
+        return f"{line}; other batches beside it, at {_listed(sorted({law.devices for law in laws}))} devices"
+    return "one size: " + "; ".join(
+        f"batches of {_listed(law.batches)} at {sized(law.devices)}" for law in laws
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    """'64', '64, 128 and 256'."""
+    names = [f"{number:g}" for number in numbers]
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
 def figure(value: float) -> str:
     """Four digits at most, thousands separated: '32', '8.9', '454,827'; no exponent where people compare columns."""
     return f"{value:,.0f}" if abs(value) >= THOUSAND else f"{value:.4g}"
@@ -87,7 +106,7 @@ def lost_words(report: Report) -> list[str]:
     if largest is None or largest.cost is None or largest.efficiency is None or largest.efficiency >= 1:
         return []
     lost = f"{figure(lost_cost(largest) or 0.0)} of a cost of {figure(largest.cost)}"
-    return [f"at {sized(largest.row.devices)} {lost} buy no work: efficiency {largest.efficiency:.0%}"]
+    return [f"at {sized(largest.row.devices)} {lost} buy no work: efficiency {largest.efficiency:.2f}"]
 
 
 def decision_words(report: Report) -> str:
