@@ -102,6 +102,7 @@ class RuleAction:
     effort: str
     upkeep: str = ""  # what it goes on asking for; "" where none is known
     ties: str = ""  # what it binds the program to
+    last_resort: bool = False  # where no other action fits: it takes nothing off the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +381,7 @@ def _threshold(name: str, value: object) -> Threshold:
     return Threshold(float(number), _one_line(name, source))
 
 
-_ACTION_KEYS: Final = ("text", "command", "risk", "effort", "upkeep", "ties")
+_ACTION_KEYS: Final = ("text", "command", "risk", "effort", "upkeep", "ties", "last_resort")
 
 
 def _actions(document: dict[str, Any], names: frozenset[str]) -> tuple[RuleAction, ...]:
@@ -401,7 +402,12 @@ def _action(entry: dict[str, Any]) -> RuleAction:
         _one_line("command", command)
     more = {name: _text(entry, name) for name in ("upkeep", "ties") if name in entry}
     risk = _one_of(entry, "risk", RISKS)
-    return RuleAction(_text(entry, "text"), command, risk, _text(entry, "effort"), **more)
+    last_resort = entry.get("last_resort", False)
+    if not isinstance(last_resort, bool):
+        raise RuleError("'last_resort' must be true or false")
+    return RuleAction(
+        _text(entry, "text"), command, risk, _text(entry, "effort"), **more, last_resort=last_resort
+    )
 
 
 def _variant(entry: dict[str, Any], names: frozenset[str], numbers: dict[str, float]) -> Variant:

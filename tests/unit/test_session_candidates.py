@@ -162,6 +162,46 @@ def test_changes_of_which_none_passes_the_cut_off_are_not_worth_trying_in_their_
     assert "Worth trying" in next(one for one in long.stages if one.pattern == "P5").conclusion
 
 
+def test_fewer_devices_is_no_way_to_win_the_exchange_back() -> None:
+    """It was the ONE change, at a gain of all 31 ms a step that the exchange took."""
+    run = final_view(Job(num_ranks=16, ranks_per_host=4, num_steps=150, faults=(Fault("comm", None, 0.03),)))
+    material = gather(facts("a", run), (), run.verdict, PRICED, {})
+    assert run.verdict.finding == "communication_bound"
+    (last,) = [one for one in material.candidates if "none of this fits" in one.action]
+    assert last is material.candidates[-1]
+    assert last.gain_s is last.saved_h is last.net is None
+    assert last.why_not == "a way out where none of the others fits: it takes nothing off this step"
+    session = held(Recorded("a", run), intent=PRICED)
+    assert "none of this fits" not in str(session.loop.change)
+    assert "none of this fits" not in (texts(session, "P5")["5 what is the lowest-risk fix?"] or "")
+
+
+def test_what_a_change_gains_is_said_as_a_loss_with_its_interval() -> None:
+    """At most 30.8 ms a step (30.8 ms to 31.7 ms) is more than at most."""
+    shown = [text for name, text in texts(held(Recorded("late.rec", view((LATE,)))), "P5").items()]
+    told = [text for text in shown if text and "a step (" in text]
+    assert told
+    assert all(text.startswith("at most the loss of ") for text in told)
+
+
+def test_costs_beside_hours_say_what_they_are() -> None:
+    """An epoch took 0.2218, 0.48 device-hours, and a wait 1.4e+02 % of the rest."""
+    stated = replace(
+        PRICED,
+        remaining_steps=1e5,
+        steps_per_epoch=1000,
+        queue_h=2.0,
+        energy_price_per_kwh=0.3,
+        device_power_w=500.0,
+    )
+    run = view((LATE,))
+    shown = texts(held(Recorded("late.rec", run), intent=stated), "P6")
+    assert ", cost " in (shown["device-hours of an epoch"] or "")
+    assert ", cost " in (shown["energy of the rest"] or "")
+    assert "e+" not in (shown["wait in the queue for another size"] or "")
+    assert "times what remains" in (shown["wait in the queue for another size"] or "")
+
+
 def test_energy_is_the_devices_own_meter_or_unknown() -> None:
     gpus = [gpu(rank, power_w=600.0) for rank in range(2)]
     run = folded(recorded(Job(num_ranks=2, num_steps=300), gpus)).view()
@@ -177,7 +217,7 @@ def test_energy_is_the_devices_own_meter_or_unknown() -> None:
 def test_an_epoch_has_its_price() -> None:
     shown = texts(held(Recorded("a", view((LATE,))), intent=replace(PRICED, steps_per_epoch=1000.0)), "P6")
     assert shown["device-hours of an epoch"] is not None
-    spent, cost = (float(word) for word in shown["device-hours of an epoch"].split(", "))
+    spent, cost = (float(word) for word in shown["device-hours of an epoch"].split(", cost "))
     assert f"{spent:.3g}" == shown["device-hours of 1000 steps"]
     assert cost == pytest.approx(2.0 * spent, abs=0.01)
 

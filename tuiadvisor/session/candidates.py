@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Engineer's hours for the words of rules/catalog: chosen, the upper reading of each, testing included.
 HOURS: Final = {"minutes": 1.0, "a restart": 1.0, "an hour": 2.0, "a day": 8.0, "days": 40.0}
 NONE_KNOWN: Final = "none known"
+LAST_RESORT: Final = "a way out where none of the others fits: it takes nothing off this step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def _candidate(run: Facts, case: Case, lever: Lever, *, is_first: bool) -> Candi
     finding, action = lever.finding, lever.action
     is_stated = is_first and case.effort_hours is not None
     hours = case.effort_hours if is_stated else HOURS.get(action.effort)
-    gain = gain_of(finding, run.step_s)
+    gain = None if action.last_resort else gain_of(finding, run.step_s)
     saved = _saved(case, gain, run.step_s, hours)
     net = _net(case, saved, hours)
     return Candidate(
@@ -70,7 +71,11 @@ def _candidate(run: Facts, case: Case, lever: Lever, *, is_first: bool) -> Candi
         net,
         _pays_below(case, net, hours),
         # The hours of a rule's word are no estimate of this program: they order, and only the user's own refuse.
-        _why_not(case, gain, saved, net if is_stated else None, case.change_complexity if is_first else None),
+        LAST_RESORT
+        if action.last_resort
+        else _why_not(
+            case, gain, saved, net if is_stated else None, case.change_complexity if is_first else None
+        ),
         lever.score,
         "; ".join(lever.why),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.phases import COMPUTE_AND_REST
 from tuiadvisor.scaling.decide import sized
+from tuiadvisor.session.candidates import LAST_RESORT
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.cost_station import NOT_STATED, cost_conclusion, cost_evidence, device_hours, lost_to
 from tuiadvisor.session.decide import tuning, why_not
@@ -359,7 +360,7 @@ def candidate_words(one: Candidate, step_s: float | None) -> str:
     gain = "gain unknown"
     if one.gain_s is not None and step_s is not None:
         low, high = seconds(max(one.gain_s.low, 0.0)), seconds(one.gain_s.high)
-        gain = f"at most {seconds(one.gain_s.expected)} a step ({low} to {high})"
+        gain = f"at most the loss of {seconds(one.gain_s.expected)} a step ({low} to {high})"
     whose = "by your estimate" if one.is_stated else "by the rule"
     parts = [gain]
     parts += (
@@ -394,7 +395,7 @@ def _p5_concludes(material: Material) -> str:
 
 def _by_order(material: Material) -> str:
     """Of changes whose effort is a rule's word."""
-    cut = sorted({one.why_not for one in material.candidates})
+    cut = sorted({one.why_not for one in material.candidates} - {LAST_RESORT})
     if cut and all(cut):
         return (
             f"None passes the cut-off by its rule's hours: {'; '.join(cut)}. It pays if it is ready sooner, or where "

@@ -82,7 +82,10 @@ def _queue(material: Material) -> list[tuple[str, str | None, str]]:
         return []
     worth = "" if intent.price_of_time is None else f", worth {wait_h * intent.price_of_time:,.2f}"
     hours = material.case.hours_now
-    share = f", {100 * wait_h / hours:.2g} % of what remains" if hours else ""
+    share = ""
+    if hours:
+        part = wait_h / hours
+        share = f", {part:,.3g} times what remains" if part > 1 else f", {100 * part:.2g} % of what remains"
     return [("wait in the queue for another size", f"{wait_h:.3g} h{worth}{share}", "")]
 
 
@@ -103,7 +106,7 @@ def _epoch(material: Material) -> list[tuple[str, str | None, str]]:
     spent = None if num_steps is None else device_hours(material.run, num_steps)
     if spent is None:
         return []
-    cost = "" if material.price is None else f", {spent * material.price:,.2f}"
+    cost = "" if material.price is None else f", cost {spent * material.price:,.2f}"
     return [("device-hours of an epoch", f"{spent:.4g}{cost}", "")]
 
 
@@ -121,7 +124,7 @@ def _energy(material: Material, spent_h: float | None) -> list[tuple[str, str | 
         rows.append(
             (
                 "energy of the rest",
-                f"{kwh:.4g} kWh" + (f", {kwh * price:,.2f}" if price is not None else ""),
+                f"{kwh:.4g} kWh" + (f", cost {kwh * price:,.2f}" if price is not None else ""),
                 "",
             )
         )

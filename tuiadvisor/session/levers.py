@@ -31,7 +31,7 @@ class Lever:
 def levers(
     run: Facts, answers: Mapping[str, str | float], questions: tuple[Question, ...]
 ) -> tuple[Lever, ...]:
-    """Best first: what answers speak for, the largest loss, the lowest risk, the order of the rule."""
+    """Best first: what answers speak for, the largest loss, the lowest risk, the rule's order; last resorts last."""
     found = []
     for finding in run.findings:
         for action in finding.actions:
@@ -39,7 +39,15 @@ def levers(
             score = sum(sign for sign, _ in said)
             found.append(Lever(finding, action, score, tuple(text for _, text in said)))
     return tuple(
-        sorted(found, key=lambda one: (-one.score, -(one.finding.loss_s_per_step or 0.0), _risk(one.action)))
+        sorted(
+            found,
+            key=lambda one: (
+                one.action.last_resort,
+                -one.score,
+                -(one.finding.loss_s_per_step or 0.0),
+                _risk(one.action),
+            ),
+        )
     )
 
 

@@ -263,6 +263,7 @@ class Action:
     effort: str
     upkeep: str = ""  # what it goes on asking for; "" where none is known
     ties: str = ""  # what it binds the program to
+    last_resort: bool = False  # where no other action fits: it takes nothing off the step
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,15 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
         message=outcome.message,
         measure_next=outcome.rule.measure_next,
         actions=tuple(
-            Action(entry.text, entry.command, entry.risk, entry.effort, entry.upkeep, entry.ties)
+            Action(
+                entry.text,
+                entry.command,
+                entry.risk,
+                entry.effort,
+                entry.upkeep,
+                entry.ties,
+                last_resort=entry.last_resort,
+            )
             for entry in outcome.rule.actions
         ),
     )
