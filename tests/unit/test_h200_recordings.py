@@ -15,6 +15,7 @@ from tuiadvisor.app.whole_recording import frames_of, whole_view
 from tuiadvisor.cli.__main__ import main
 from tuiadvisor.importers.plain_pickle import plain
 from tuiadvisor.stream.frames import FrameKind, decode
+from tuiadvisor.views.lost_by import by_layer
 from tuiadvisor.views.run_view import RunView
 
 FOLDER: Final = Path(__file__).parents[1] / "recordings" / "h200"
@@ -130,6 +131,15 @@ def test_who_waits_for_batches_of_its_own_thread_is_told_to_use_workers() -> Non
     ]
     assert worst.actions[0].text.startswith("Give the DataLoader worker processes")
     assert not [action for action in worst.actions if "stacks" in (action.command or "")]
+
+
+def test_who_copies_from_pageable_memory_is_not_cured_by_the_scheduler() -> None:
+    """The layer of a rank's lateness is that of what cures it: as of a copy that all ranks make."""
+    for name in ("copy-ahead", "copy-synced"):
+        view = whole_view(path_of(name))
+        (late,) = [found for found in view.findings if found.id == "straggler"]
+        assert (late.phase, late.layer) == ("h2d", "runtime")
+        assert {row.name for row in by_layer(view) if "straggler" in row.kinds} == {"runtime"}
 
 
 def test_what_watching_takes_is_told_of_all_steps() -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # What fixes a late loader is not what fixes a hot device.
 LAYERS: Final = {
     "data_wait": "storage",
+    "h2d": "runtime",
     "forward": "application",
     "backward": "application",
     "optimizer": "application",
