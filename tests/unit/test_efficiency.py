@@ -358,6 +358,11 @@ def test_roofline_of_a_cpu_trace_in_letters_and_words() -> None:
     rows = letters(held)
     assert all(len(row) <= 80 for row in rows[:16])
     assert any("ridge 10.0" in row for row in rows)
+    # A ridge far to the right: it was written over ("ridg3,838 FLOP/byte").
+    far = roofline([work("bmm", 1e6, 1e9, 0.5)], None, 1, measured, on_cpu=True)
+    axis = next(row for row in letters(far) if "FLOP/byte" in row)
+    assert "ridge 10.0 " in axis
+    assert axis.endswith(" FLOP/byte")
     assert "measured" in roofline(works, None, 2, measured, on_cpu=True).why  # other threads
     assert letters(roofline([], None, on_cpu=True))[0].startswith("roofline unknown")
     assert roofline(works, H100, on_cpu=False).peak_flops == 67e12
