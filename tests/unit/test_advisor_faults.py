@@ -371,6 +371,15 @@ def test_a_phase_that_grows_on_all_ranks_is_dated() -> None:
     view = final_view(Job(num_steps=300, faults=(Fault("forward", None, 6 * MS, onset=150),)))
     assert [("slower_since", (), "forward")] == above_info(view)
     assert 150 == pytest.approx(view.findings[0].since_step, abs=2)
+    # The step it had is what the cure brings back, and no more: a verdict to tune promises what it rests on.
+    found, calm = view.verdict.speedup, final_view(Job(num_steps=300)).step.mean_s
+    assert found is not None
+    assert view.step.mean_s is not None
+    assert calm is not None
+    assert found.low > 1
+    assert found.low <= view.step.mean_s / calm <= found.high
+    assert view.step.mean_s / found.expected == pytest.approx(calm, rel=0.03)
+    assert "instead of" in view.verdict.sentence
 
 
 def test_without_a_barrier_the_shortest_wait_marks_the_late_rank() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause
+from tuiadvisor.metrics.series.what_if import gain as what_if
+from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.series.what_if import Gain
 
 ONE_PHASE: Final = 0.8  # of the growth: TraceML, as the rule's one_phase; so much of it more work explains
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
@@ -67,6 +70,17 @@ def _other_onsets(diagnosis: Diagnosis, facts: Facts) -> list[int]:
     return onsets + [one.since_step for one in limits if one.since_step is not None]
 
 
+def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+    """At the level that the step had before, as restless about it as it is now."""
+    shift, steps = diagnosis.level_shift, diagnosis.steady_barrier.cycle_K
+    if shift is None or not steps.size or shift.before_s <= 0:
+        return None
+    before_s = (
+        shift.before_s * float(steps.mean()) / median(steps)
+    )  # levels are medians, a loss is of the mean
+    return what_if(steps, steps - before_s)
+
+
 SLOWER_SINCE: Final = Cause(
     rules=("slower_since",),
     metrics="""
@@ -80,5 +94,6 @@ job level_shift_steps steps steady steps seen since the step became longer
 job level_shift_cover share share of the growth that this phase holds
 """,
     measure_job=measure_job,
+    gain=gain,
     phase_metric="level_shift_phase",
 )
