@@ -409,7 +409,12 @@ def test_a_late_rank_that_traces_of_different_moments_cannot_confirm_is_no_reaso
     told, view = imported(folder, capsys)
     assert [] == told["stragglers"]["ranks"]
     assert (None, True) == (view.verdict.decision, bool(view.window.why_undecided))
-    assert "rank 1 is late, which the source cannot confirm" in view.verdict.sentence
+    assert "of which nothing tells what is waiting for another rank" in view.verdict.sentence
+    assert [(None, None)] * 2 == [(row.wait_s, row.caused_wait_s) for row in view.ranks]
+    assert (None, None, None) == (view.overlap.skew_s, view.overlap.transfer_s, view.what_if)
+    assert told["stragglers"]["because"] == next(
+        one.why for one in view.unknown if one.metric == "stragglers"
+    )
 
 
 @pytest.mark.parametrize("synced", [False, True], ids=["ahead", "synced"])

@@ -55,6 +55,7 @@ from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_stands
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import NoStep, measured_of, no_step, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import (
+    may_be_apart,
     named_at_the_end,
     not_contradicted,
     of_import,
@@ -458,7 +459,8 @@ class Advisor(Intake):
             and not (host is not None and self.roster.silent_agents()),
             on_accelerator=self.on_device,
             # A host's clock sees stages wait for their neighbours, a device's only that it waits.
-            holds_stages=host is not None and has_stages(self.roster),
+            is_unordered=(host is not None and has_stages(self.roster))
+            or may_be_apart(self.roster.header.imported),
             named=named_at_the_end(self.roster.header.imported),
             witnesses=self._witnesses(table, host),
         )

@@ -195,7 +195,7 @@ def diagnose_table(
     from_beginning: bool,
     all_ranks_seen: bool,
     on_accelerator: bool = False,
-    holds_stages: bool = False,
+    is_unordered: bool = False,
     named: tuple[int, ...] | None = None,
     witnesses: Witnesses = NO_WITNESS,
 ) -> Diagnosis:
@@ -203,10 +203,10 @@ def diagnose_table(
 
     from_beginning: column 0 is the first step ever seen. all_ranks_seen: no rank of the job is missing; a late
     rank that was not recorded looks like slow communication, so without it the transfer stays unknown.
-    holds_stages: as of `find_barrier`. named: the late ranks by a source
+    is_unordered: as of `find_barrier`. named: the late ranks by a source
     that has no more steps, None where more may come.
     """
-    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, holds_stages, witnesses)
+    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, is_unordered, witnesses)
     found = replace(_diagnose(table, from_beginning=from_beginning, asked=asked), named=named)
     if witnesses.device_clocks is not None:
         found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
@@ -316,7 +316,7 @@ def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) 
 
 
 def _diagnose(table: StepTable, *, from_beginning: bool, asked: _Asked) -> Diagnosis:
-    barrier = find_barrier(table, asked.alive_R, holds_stages=asked.holds_stages)
+    barrier = find_barrier(table, asked.alive_R, is_unordered=asked.is_unordered)
     steadiness = find_steady(table, barrier, from_beginning=from_beginning)
     if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):
         # One rank is late every few steps within its own data, forward or backward: a straggler, if it can
@@ -345,7 +345,7 @@ class _Asked:
     alive_R: Bools
     all_ranks_seen: bool
     on_accelerator: bool
-    holds_stages: bool
+    is_unordered: bool
     witnesses: Witnesses
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.ends import failures
 from tuiadvisor.advisor.cluster.membership import ENDED, GONE, STEPLESS, Roster
-from tuiadvisor.advisor.judge.imports import is_part
+from tuiadvisor.advisor.judge.imports import is_part, may_be_apart
 from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, UNNAMED_HOST, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
@@ -282,7 +282,12 @@ def unknowns(
     ]
     if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
         result.append(
-            Unknown("stragglers", _why_no_order(diagnosis, missing, has_pipeline=seen.pipelines is not None))
+            Unknown(
+                "stragglers",
+                roster.header.imported.because
+                if roster.header.imported is not None and may_be_apart(roster.header.imported)
+                else _why_no_order(diagnosis, missing, has_pipeline=seen.pipelines is not None),
+            )
         )
     if diagnosis.transfer is None and diagnosis.table.num_ranks > 1 and not has_stages(diagnosis.table):
         why = (

@@ -40,6 +40,11 @@ def is_part(imported: Imported | None) -> bool:
     return imported is not None and imported.kind == "part"
 
 
+def may_be_apart(imported: Imported | None) -> bool:
+    """Whether steps of one number may be of other moments on each rank: then they tell nobody's arrival."""
+    return imported is not None and bool(imported.uncompared) and imported.late_ranks is None
+
+
 def named_at_the_end(imported: Imported | None) -> tuple[int, ...] | None:
     """Whom an import that was read to its end names; None where more steps may come."""
     return None if imported is None or is_part(imported) else imported.late_ranks or ()

@@ -109,20 +109,21 @@ def has_stages(table: StepTable) -> bool:
     return bool((idle > 0).any())  # nor is what was not observed
 
 
-def find_barrier(table: StepTable, alive_R: Bools, *, holds_stages: bool = False) -> Barrier:
+def find_barrier(table: StepTable, alive_R: Bools, *, is_unordered: bool = False) -> Barrier:
     """The best evidence of arrival order this table holds; none among the stages of a pipeline.
 
-    holds_stages: the ranks say so, whatever the table shows: stages meet within forward and backward, all of a replica
+    is_unordered: nothing tells who arrives when, whatever the table shows: steps may be of other moments on each rank,
+    or the ranks hold stages of a pipeline. Those meet within forward and backward, all of a replica
     come to the gradients when its slowest does, and where replicas are alike nobody waits there.
     alive_R: ranks still running; their newest records may still be under way, so a step without them is
     incomplete rather than theirs to miss.
     """
-    found = _best(table, alive_R, holds_stages=holds_stages)
+    found = _best(table, alive_R, is_unordered=is_unordered)
     return found if table.gap_K is None else replace(found, gap_K=table.gap_K)
 
 
-def _best(table: StepTable, alive_R: Bools, *, holds_stages: bool) -> Barrier:
-    if table.num_ranks < 2 or table.num_steps < 2 or holds_stages or has_stages(table):
+def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
+    if table.num_ranks < 2 or table.num_steps < 2 or is_unordered or has_stages(table):
         return _none(table)
     present = table.present_RK
     expected = present
