@@ -572,3 +572,35 @@ def test_a_traces_first_advice_is_the_lever_of_its_cause(
         assert 0 == main([*words, str(tmp_path / "traces.tuirec")])
         said = capsys.readouterr().out.replace("when it runs again: tuiadvisor watch", "")
         assert [] == LIVE.findall(said), words
+
+
+def test_of_a_trace_that_is_looked_at_in_part_nobody_says_that_it_has_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stretch of diagnose, and a replay that stands at a step: its summary was that of the end."""
+    imported(traced(tmp_path / "traces", (HEALTHY, SLOW)), capsys)
+    recording = str(tmp_path / "traces.tuirec")
+    assert 0 == main(["diagnose", recording, "--steps", "0:5", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (0, 5) == (found["window"]["first_step"], found["window"]["last_step"])
+    assert "no more" not in found["verdict"]["because"]
+    assert "Not enough steps looked at" in found["verdict"]["sentence"]
+    assert 0 == main(["replay", "--once", "--at", "4", recording])
+    shown = capsys.readouterr().out
+    assert "step 4\n" in shown
+    assert "TUNE" not in shown
+    assert 0 == main(["replay", "--once", "--at", "11", recording])
+    assert "TUNE" in capsys.readouterr().out
+
+
+def test_a_trace_that_is_compared_is_not_to_be_recorded_longer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no recording that could go on."""
+    imported(traced(tmp_path / "one", (HEALTHY, SLOW)), capsys)
+    imported(traced(tmp_path / "two", (HEALTHY, HEALTHY)), capsys)
+    paths = [str(tmp_path / f"{name}.tuirec") for name in ("one", "two")]
+    assert 0 == main(["compare", *paths, "--same-work"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "record longer" not in said
+    assert "one has no more: trace or log more of them" in said

@@ -277,13 +277,24 @@ class Advisor(Intake):
             judged = hang + _without_final(judged)
         found = self._verdict(judged, seen)
         late = unconfirmed(every, imported)
-        found = of_import(found, imported, late, is_less=outweighed(found, every, late))
+        found = of_import(
+            found,
+            imported,
+            late,
+            is_less=outweighed(found, every, late),
+            is_cut=imported is not None and self._is_cut(seen),
+        )
         told = bool(hang or died) or not with_now
         waits = None if told else no_step(self.roster, self.store, seen.table)
         found = with_no_step(found, waits)
         if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
             judged = _without_final(judged)
         return _Concluded(judged, found, hang, stalled, died, waits)
+
+    def _is_cut(self, seen: Seen) -> bool:
+        """Whether more steps are held than were looked at, as where a stretch or a moment of a replay was chosen."""
+        held, looked_at = self.store.table(), seen.diagnosis
+        return held is not None and looked_at is not None and held[0].num_steps > looked_at.table.num_steps
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:
         """Of each rank: its newest, and in a replay none behind the moment that is shown."""

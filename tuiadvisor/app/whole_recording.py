@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.looks import Looks, piece_bytes
 from tuiadvisor.events import NOTHING_GIVEN
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
+from tuiadvisor.stream.recordingindex import RecordingIndex
 from tuiadvisor.stream.source import FileSource
 
 if TYPE_CHECKING:
@@ -46,6 +48,21 @@ def whole_view(
     finally:
         source.close()
     return looks.last(advisor.view())
+
+
+def view_at(
+    path: str, step: int, given: GivenWork = NOTHING_GIVEN, say: Callable[[str], None] = lambda _note: None
+) -> RunView:
+    """The view as a replay shows it at this job step, of what was recorded by then; given, say: as `whole_view`."""
+    with RecordingIndex(path) as index:
+        end = index.offset_of_step(step)
+    advisor, offset = Advisor(given=given), FILE_HEADER_BYTES
+    for frame in frames_of(path, say):
+        if offset >= end:
+            break
+        advisor.feed_many([frame])
+        offset += len(frame)
+    return advisor.view_at(step)
 
 
 def end_view(path: str) -> RunView:

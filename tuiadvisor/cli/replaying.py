@@ -14,7 +14,7 @@ from tuiadvisor.app.progress import to_stderr
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.stand_ins import beside
-from tuiadvisor.app.whole_recording import end_view, whole_view
+from tuiadvisor.app.whole_recording import end_view, view_at, whole_view
 from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
@@ -81,10 +81,11 @@ def print_home(folder: Path) -> None:
 
 
 def print_once(options: argparse.Namespace) -> None:
-    """The summary at a recording's end."""
+    """The summary at a recording's end, or at the step that was asked for."""
     whole = whole_view(options.file, work_of(options), partial(to_stderr, options.file))
     _check_step(options, whole.last_step)
-    print(plain_summary(whole))
+    shown = whole if options.at is None else view_at(options.file, options.at, work_of(options))
+    print(plain_summary(shown))
 
 
 def print_list(folder: Path) -> None:

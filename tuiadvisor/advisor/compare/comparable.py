@@ -168,3 +168,10 @@ def _counts(parallel: dict[str, int]) -> str:
 
 def _text(value: object) -> str:
     return "unknown" if value is None or value == "" else str(value)
+
+
+def longer(view: RunView) -> str:
+    """How to come by more steps of such a run."""
+    if view.imported is None:
+        return "record longer"
+    return f"{view.imported.source} has no more: trace or log more of them"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
-from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, terms
+from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, longer, terms
 from tuiadvisor.advisor.compare.distribution import distribution
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
 from tuiadvisor.advisor.compare.measured import Measured
@@ -182,12 +182,12 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
 def _too_short(before: Measured, after: Measured) -> list[str]:
     """A reason for each side that has too few steady steps."""
     missing = {
-        name: MIN_STEADY_STEPS - int(side.series.steady_K.sum())
+        name: (MIN_STEADY_STEPS - int(side.series.steady_K.sum()), longer(side.view))
         for name, side in (("before", before), ("after", after))
     }
     return [
-        f"{name}: {steps} more steady steps are needed; record longer"
-        for name, steps in missing.items()
+        f"{name}: {steps} more steady steps are needed; {how}"
+        for name, (steps, how) in missing.items()
         if steps > 0
     ]
 

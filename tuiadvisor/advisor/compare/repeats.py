@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.compare.comparable import environment, terms
+from tuiadvisor.advisor.compare.comparable import environment, longer, terms
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.views.comparison import Spread
@@ -53,7 +53,9 @@ def _check(before: Measured, other: Measured, *, same_work: bool) -> None:
         raise TuiadvisorError(f"--repeat {name}: no repeat of {one_line(before.path)}: {why}")
     missing = MIN_STEADY_STEPS - int(other.series.steady_K.sum())
     if missing > 0:
-        raise TuiadvisorError(f"--repeat {name}: {missing} more steady steps are needed; record longer")
+        raise TuiadvisorError(
+            f"--repeat {name}: {missing} more steady steps are needed; {longer(other.view)}"
+        )
 
 
 def spread_words(spread: Spread) -> str:

@@ -77,11 +77,17 @@ def outweighed(found: Verdict, judged: list[Judged], late: tuple[int, ...]) -> b
 
 
 def of_import(
-    verdict: Verdict, imported: Imported | None, late: tuple[int, ...] = (), *, is_less: bool = False
+    verdict: Verdict,
+    imported: Imported | None,
+    late: tuple[int, ...] = (),
+    *,
+    is_less: bool = False,
+    is_cut: bool = False,
 ) -> Verdict:
     """With what the import says: a trace of few steps gets no more of them.
 
     late: as of `unconfirmed`. is_less: the verdict is about less than these cost, as of `outweighed`.
+    is_cut: the source has more steps than were looked at.
     """
     if imported is None:
         return verdict
@@ -92,10 +98,11 @@ def of_import(
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
     # Nobody can wait for more steps of a trace; where its ranks cannot be compared they need not decide, either.
     would = "would decide" if imported.late_ranks is not None else "are needed"
-    sentence = MORE_TO_COME.sub(rf"Not enough steps in this trace: \1 {would}.", verdict.sentence)
+    looked_at = "looked at" if is_cut else "in this trace"
+    sentence = MORE_TO_COME.sub(rf"Not enough steps {looked_at}: \1 {would}.", verdict.sentence)
     if verdict.decision is None:
         sentence = _led(imported, sentence)
-    none = ", and the trace has no more" if verdict.decision is None else ""
+    none = ", and the trace has no more" if verdict.decision is None and not is_cut else ""
     is_said = imported.because in sentence
     said = f"; the import: {imported.because}" if imported.because and not is_said else ""
     return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")
