@@ -604,3 +604,27 @@ def test_a_trace_that_is_compared_is_not_to_be_recorded_longer(
     said = " ".join(capsys.readouterr().out.split())
     assert "record longer" not in said
     assert "one has no more: trace or log more of them" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", True),
+        ("MemcpyHtoD (Pageable->Device)", True),
+        ("Memcpy DtoH (Device -> Pageable)", False),
+        ("Memcpy HtoD (Pinned -> Device)", False),
+    ],
+)
+def test_copies_from_pageable_memory_are_a_finding_with_their_lever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, *, says: bool
+) -> None:
+    """12 ms of each step on rank 1; where all is pinned nothing is said, nor of results that are read back."""
+    folder = traced(tmp_path / "traces", (HEALTHY, COPIES), 24)
+    path = folder / "trace-1.json"
+    path.write_text(path.read_text().replace("Memcpy HtoD (Pinned -> Device)", name))
+    told, view = imported(folder, capsys)
+    found = [one for one in view.findings if one.id == "pageable_copies"]
+    assert ([(1,)] if says else []) == [one.ranks for one in found]
+    assert all("non_blocking=True" in one.actions[0].text for one in found)
+    assert (24 * 0.012 if says else 0.0) == pytest.approx(told["per_rank"][1]["pageable_s"], abs=0.001)
+    assert 0.0 == told["per_rank"][0]["pageable_s"]

@@ -370,3 +370,26 @@ def test_mlperf_numbers_steps_up_to_a_bound() -> None:
     for number, seconds in ((1, 2.0), (1, 3.0), (2, 0.0), (mllogs.MAX_STEP, 2.0), (3, 2.0)):
         mllogs._add(lines, number, seconds, None)
     assert [(1, 2.0), (3, 2.0)] == [(line.number, line.seconds) for line in lines]
+
+
+def test_a_log_whose_times_are_all_zero_says_so(tmp_path: Path) -> None:
+    """Not that its times are written in a way nobody can read."""
+    path = tmp_path / "train.log"
+    line = " iteration {0:8}/     100 | consumed samples: 64 | elapsed time per iteration (ms): {1} | lm loss: 1.0 |\n"
+    path.write_text("".join(line.format(number, "0.0") for number in range(1, 5)))
+    with pytest.raises(TuiadvisorError, match="4 lines all have a time of 0"):
+        steplog_document(path)
+    path.write_text("".join(line.format(number, "nan") for number in range(1, 5)))
+    with pytest.raises(TuiadvisorError, match="each as plain digits"):
+        steplog_document(path)
+
+
+def test_small_sizes_of_a_memory_timeline_are_no_zeros(tmp_path: Path) -> None:
+    """Of 20 KiB at the peak it was 0.0 MiB."""
+    path = tmp_path / "memory.json"
+    sizes = [[0] * 9, [0, 512, 20 * 1024, *[0] * 6]]
+    path.write_text(json.dumps([[0, 10**6], sizes]))
+    said = memory_summary(memory_document(path))
+    assert "512 B" in said
+    assert "20.0 KiB" in said
+    assert "0.0 MiB" not in said

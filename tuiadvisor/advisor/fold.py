@@ -410,6 +410,7 @@ class Advisor(Intake):
         """What the rules find; with_now: also in what is known of the present moment alone."""
         if seen.diagnosis is None or not seen.diagnosis.enough:
             return []
+        of_trace = self.roster.header.imported or self.roster.header.traced
         facts = Facts(
             num_missing=len(seen.missing),
             met_late=self.roster.clocks.was_met_late(self.roster.ranks.values()),
@@ -423,6 +424,7 @@ class Advisor(Intake):
             squares=self.loaders.squares(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
             loaders=self._loaders(seen.table or seen.diagnosis.table, seen.diagnosis, seen.earliest),
             stack=seen.stack,
+            device_work=None if of_trace is None else of_trace.device,
             efficiency=seen.efficiency,
             placements=seen.placements,
             rank_devices=seen.rank_devices,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.devices import RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.placement import RankPlacement
@@ -159,4 +160,5 @@ class Facts:
     stack: Stack | None = None
     efficiency: Efficiency | None = None
     rank_devices: tuple[RankDevice, ...] = ()  # by rank
+    device_work: DeviceWork | None = None  # of a trace, imported or beside the run
     placements: tuple[RankPlacement, ...] = ()  # by rank

@@ -17,6 +17,7 @@ from tuiadvisor.causes.held_rank import HELD_RANK
 from tuiadvisor.causes.host_bound import HOST_BOUND
 from tuiadvisor.causes.input_bound import INPUT_BOUND, LOADER_DECAYS
 from tuiadvisor.causes.memory_creep import MEMORY_CREEP
+from tuiadvisor.causes.pageable_copies import PAGEABLE_COPIES
 from tuiadvisor.causes.pauses import IRREGULAR_PAUSES, PERIODIC_PAUSES
 from tuiadvisor.causes.pipeline_bubble import PIPELINE_BUBBLE
 from tuiadvisor.causes.placement import PLACEMENT
@@ -66,6 +67,7 @@ CAUSES: Final = (
     IRREGULAR_PAUSES,
     STACK,
     PLACEMENT,
+    PAGEABLE_COPIES,
     DEVICE_USE,
     HANG,
     SERVING,

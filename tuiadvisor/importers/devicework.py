@@ -5,6 +5,7 @@ In: a RankTrace with its events and its host's work.  Out: parts of the import's
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ NS: Final = 1e9
 TOP: Final = 10
 SHOWN: Final = 5
 MAX_KEPT_RANKS: Final = 1024  # in a recording
+PAGEABLE: Final = re.compile(r"Memcpy.*Pageable ?-> ?Device")
 KEPT: Final = ("window_s", "compute_s", "exposed_s", "host_s", "collective_wait_s")
 WIDTH: Final = 60
 UNITS: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
@@ -149,7 +151,9 @@ def _kernels(trace: RankTrace) -> dict[str, Any]:
         sums = by_kind.setdefault(kind, [0.0, 0.0])
         sums[0], sums[1] = sums[0] + took_s, sums[1] + count
     longest = np.argsort(-seconds, kind="stable")[:TOP].tolist()
+    pageable = [at for at, name in enumerate(trace.kernel_names) if PAGEABLE.search(name)]
     return {
+        "pageable_s": float(seconds[pageable].sum()) if trace.host is None else None,
         "kernels_by_kind": [
             {"kind": kind, "seconds": sums[0], "kernels": int(sums[1])}
             for kind, sums in sorted(by_kind.items(), key=lambda item: -item[1][0])
@@ -248,6 +252,7 @@ def recorded_work(document: dict[str, Any], ranks: dict[str, int]) -> dict[str, 
             {
                 "rank": rank,
                 **{name: row["time_by_cause"][name] for name in KEPT},
+                **({"pageable_s": row["pageable_s"]} if row["pageable_s"] else {}),
                 "parts": [{"words": words, "seconds": seconds} for words, seconds in causes(row)],
             }
             for rank, row in rows[:MAX_KEPT_RANKS]

@@ -237,6 +237,7 @@ def with_waits(
         return {
             "time_by_cause": None,
             "steps_beside_window_s": None,
+            "pageable_s": None,
             "kernels_by_kind": [],
             "top_kernels": [],
         }

@@ -119,16 +119,18 @@ def memory_summary(document: dict[str, Any]) -> str:
     peak = document["peak_bytes"]
     lines = [
         f"{document['source']['path']}: {document['samples']:,} samples over {document['span_s']:.4g} s",
-        f"peak {_mib(peak)} at {document['peak_at_s']:.4g} s, at the end {_mib(document['last_bytes'])}",
+        f"peak {_size(peak)} at {document['peak_at_s']:.4g} s, at the end {_size(document['last_bytes'])}",
     ]
     for name, size in sorted(document["at_peak_bytes"].items(), key=lambda item: -item[1]):
         if size:
-            lines.append(f"  {100 * size / peak:5.1f} %  {_mib(size):>16}  {name}")
+            lines.append(f"  {100 * size / peak:5.1f} %  {_size(size):>16}  {name}")
     growth = document["growth_bytes"]
     if growth is not None and growth > 0:
-        lines.append(f"its minimum rose by {_mib(growth)} from the first half to the second")
+        lines.append(f"its minimum rose by {_size(growth)} from the first half to the second")
     return "\n".join([*lines, *(f"unknown {item['metric']}: {item['why']}" for item in document["unknown"])])
 
 
-def _mib(size: float) -> str:
-    return f"{size / 2**20:,.1f} MiB"
+def _size(size: float) -> str:
+    if size < 2**10:
+        return f"{size:.0f} B"
+    return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"

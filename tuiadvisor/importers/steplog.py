@@ -109,6 +109,11 @@ def _read(path: Path, progress: Progress | None) -> _Log:
     if text.lines:
         log = _of_lines(f"step times that {text.tool} printed", text.lines, text.untimed)
         return replace(log, notes=(*log.notes, *text.words()))
+    if text.tool and text.num_zeros and text.num_zeros >= len(text.untimed):
+        raise TuiadvisorError(
+            f"{path}: {text.tool}'s {text.num_zeros} lines all have a time of 0: it was not measured, or is less "
+            "than is printed; nothing can be judged"
+        )
     if text.tool:
         raise TuiadvisorError(f"{path}: {text.tool}'s lines without a time that a step can have: {TIMED_BY}")
     mlperf = read_mllog(path)

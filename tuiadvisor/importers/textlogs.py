@@ -48,6 +48,7 @@ class TextLog:
     lines: list[LoggedLine] = field(default_factory=list)
     lengths: StepLengths = field(default_factory=StepLengths)
     untimed: set[int] = field(default_factory=set)  # iterations whose time is no number above 0
+    num_zeros: int = 0  # lines whose time is 0
     again: set[int] = field(default_factory=set)  # those that are there with another time, too
 
     def words(self) -> list[str]:
@@ -95,6 +96,7 @@ def _line(text: str, log: TextLog) -> LoggedLine | None:
         log.tool = log.tool or tool
         seconds = time.search(text)
         if seconds is None or not float(seconds[1]) > 0:
+            log.num_zeros += seconds is not None
             if len(log.untimed) < MAX_LINES:
                 log.untimed.add(int(number[1]))
         elif log.lengths.takes(float(seconds[1]) * scale):

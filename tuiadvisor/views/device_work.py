@@ -25,6 +25,7 @@ class DeviceTime:
     host: float  # share: idle, the training thread had not launched what comes next
     parts: tuple[DevicePart, ...]  # beside compute, the longest first
     collective_wait_s: float | None  # in collectives, for ranks that came later; None: not compared
+    pageable_s: float | None = None  # in copies to the device from memory that is not pinned; None: not told
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ def _rank(entry: Payload) -> DeviceTime | None:
         host,
         tuple(part for part in parts if part is not None),
         number(entry, "collective_wait_s"),
+        number(entry, "pageable_s"),
     )
 
 
