@@ -628,3 +628,30 @@ def test_copies_from_pageable_memory_are_a_finding_with_their_lever(
     assert all("non_blocking=True" in one.actions[0].text for one in found)
     assert (24 * 0.012 if says else 0.0) == pytest.approx(told["per_rank"][1]["pageable_s"], abs=0.001)
     assert 0.0 == told["per_rank"][0]["pageable_s"]
+
+
+def test_device_events_that_were_dropped_are_said_and_not_idle_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three steps' kernels are not in the file of rank 0: the device was 'idle' there."""
+    folder = traced(tmp_path / "traces", (HEALTHY, HEALTHY), 24)
+    told = kineto_document(folder)
+    assert [] == [loss for loss in told["losses"] if "launched kernels" in loss]
+    path = folder / "trace-0.json"
+    content = json.loads(path.read_text())
+    content["traceEvents"] = [
+        one
+        for one in content["traceEvents"]
+        if one["cat"] != "kernel" or not 1_000 <= one["args"]["correlation"] < 1_300
+    ]
+    path.write_text(json.dumps(content))
+    _, view = imported(folder, capsys)
+    (said,) = (note for note in view.losses.notes if "launched kernels are not in it" in note)
+    assert said.startswith("lost: trace-0.json: 30 of 240 launched kernels")
+    assert "idle may have been work" in said
+    path.write_text(
+        json.dumps({**content, "WARNING": ["Dropped 128 activity records", "Dropped 2 activity records"]})
+    )
+    assert any(
+        "the profiler dropped 130 records of the device" in loss for loss in kineto_document(folder)["losses"]
+    )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 NS: Final = 1e9
 MAX_KINDS: Final = 4  # of devices, in a sentence
+LEAST_DROPPED: Final = 0.01  # of the launches: in public traces it is none
 IN_PAIRS: Final = (
     "ranks only send to and receive from one another, as stages of a pipeline do: nothing tells who is late"
 )
@@ -407,6 +408,7 @@ def _losses(
         for trace in folder.traces
         for name, _, dur in trace.stubs
     ]
+    losses += [f"{trace.file}: {said}" for trace in folder.traces if (said := _dropped(trace))]
     losses += [
         f"{trace.file}: its list of events has no end: what would follow the last one is not known"
         for trace in folder.traces
@@ -422,6 +424,18 @@ def _losses(
         num = counts[twice[0]]
         return [*losses, f"each rank has {num} files, one after the other: the last of each is compared"]
     return losses + [f"rank {rank} has {counts[rank]} files: not compared with other ranks" for rank in twice]
+
+
+def _dropped(trace: RankTrace) -> str:
+    """That kernels which ran are not in the trace, by what the profiler says or by launches without any."""
+    num, num_all = trace.num_without_kernel
+    if trace.said_dropped:
+        found = f"the profiler dropped {trace.said_dropped:,} records of the device"
+    elif num and num >= LEAST_DROPPED * num_all:
+        found = f"{num:,} of {num_all:,} launched kernels are not in it: dropped, or captured by a graph"
+    else:
+        return ""
+    return f"{found}; what it shows as idle may have been work, and overlap more or less than it shows"
 
 
 def kineto_summary(document: dict[str, Any]) -> str:

@@ -63,6 +63,8 @@ class RankTrace:
     software: dict[str, str] = field(default_factory=dict)  # names of rank_facts: backend, cuda, nccl
     machine: str = ""  # the name of its host; "": the trace does not say, as those of older torch
     export: str = ""  # whose process it is, where its rank is the number of its device there
+    num_without_kernel: tuple[int, int] = (0, 0)  # launches whose kernel is not in the trace, of how many
+    said_dropped: int = 0  # records of the device that the profiler itself says it dropped
     wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.importers.beginends import BeginEnds
+from tuiadvisor.importers.dropped import LAUNCHES_KERNEL, said_dropped, without_kernel
 from tuiadvisor.importers.files import rank_in_name
 from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
 from tuiadvisor.importers.hostwork import CATEGORIES, HostWork
@@ -90,6 +91,9 @@ class TraceColumns:
         default_factory=_wide
     )  # correlation of each launch, in the order of the file
     launch_begin: array[int] = field(default_factory=_wide)
+    is_kernel: bytearray = field(
+        default_factory=bytearray
+    )  # of each launch: 1 of a kernel, which a device then runs
     names: dict[str, int] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)  # of communication, by the training's threads
     kernel_names: dict[str, int] = field(default_factory=dict)
@@ -227,6 +231,7 @@ class TraceColumns:
             self.is_on_gpu = True
             self.launched.append(correlation)
             self.launch_begin.append(-1 if begin is None else begin)
+            self.is_kernel.append(str(event.get("name")).find(LAUNCHES_KERNEL) >= 0)
 
     def _step(self, event: dict[str, Any], begin: int | None, dur: int | None) -> None:
         if begin is None or dur is None or dur < 0:
@@ -288,6 +293,12 @@ class TraceColumns:
             name_of=_column(self.kernel_name if host is None else self.host_name),
             pid=self.processes.caller(),
             machine=_name(source.rest.get("host_name")),
+            num_without_kernel=without_kernel(
+                np.frombuffer(self.is_kernel, dtype=np.bool_),
+                _column(self.launch_begin),
+                np.isin(_column(self.launched), _column(self.correlation)),
+            ),
+            said_dropped=said_dropped(source.rest.get("WARNING")),
             wall_ns=_wall(source.rest.get("baseTimeNanoseconds"), self._a_time()),
         )
 
