@@ -301,6 +301,15 @@ def test_steps_that_a_trace_only_touches_are_not_its_own() -> None:
     assert [] == np.flatnonzero(steps_within(STEPS, 2000, 2100, is_marked=False)).tolist()
 
 
+def test_the_last_traced_step_is_one_although_the_trace_is_written_in_it() -> None:
+    """Of 30 marks of a real training 29 steps were told: the last step lasted 0.5 s longer than its mark."""
+    end_ns = STEPS.end_ns.copy()
+    end_ns[5:] += 900
+    begin_ns = np.append(0, end_ns[:-1])
+    found = steps_within(replace(STEPS, begin_ns=begin_ns, end_ns=end_ns), 203, 598, is_marked=True)
+    assert [2, 3, 4, 5] == np.flatnonzero(found).tolist()
+
+
 def test_another_training_on_the_same_machine_makes_other_steps() -> None:
     """As many marks as steps, or as backward passes; nothing else. A recording that ends within is no other job."""
     assert counts_apart([(100 * at + 3, 100 * at + 103) for at in range(9)], STEPS) is None

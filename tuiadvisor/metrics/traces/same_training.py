@@ -30,9 +30,15 @@ class RankSteps:
 
 
 def steps_within(steps: RankSteps, begin_ns: int, end_ns: int, *, is_marked: bool) -> Bools:
-    """Steps of which some part lies in between; half of it where marks are the ends, whose borders are not a step's."""
+    """Steps of which some part lies in between; half of it where marks are the ends, whose borders are not a step's.
+
+    Half of a usual one is enough: behind its mark the last traced step is long, for in it the trace is written.
+    """
     both = np.minimum(steps.end_ns, end_ns) - np.maximum(steps.begin_ns, begin_ns)
-    return np.asarray((both > 0) & (2 * both >= (steps.end_ns - steps.begin_ns if is_marked else 0)))
+    if not is_marked or not both.size:
+        return np.asarray(both > 0)
+    length = steps.end_ns - steps.begin_ns
+    return np.asarray((both > 0) & (2 * both >= np.minimum(length, np.median(length))))
 
 
 def counts_apart(marks: list[tuple[int, int]], steps: RankSteps) -> tuple[int, int] | None:
