@@ -322,6 +322,38 @@ def test_what_lasts_is_one_event_while_it_grows_and_while_its_steps_are_dropped(
     assert ("capture", 100, (1, 2, 3)) in kinds(log)
 
 
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        ((Fault("forward", (1,), 2.0, onset=300, until=301),), ("pause", 300, (1,))),
+        # Behind a change the window begins anew: what was before it has happened all the same.
+        (
+            (Fault("forward", (1,), 2.0, onset=300, until=301), Fault("data", (2,), 0.02, onset=330)),
+            ("pause", 300, (1,)),
+        ),
+        ((Fault("data", (2,), 0.03, onset=300, until=360),), ("change", 300, (2,))),
+        (
+            (Fault("data", (2,), 0.03, onset=300, until=360), Fault("backward", None, 0.02, onset=400)),
+            ("change", 300, (2,)),
+        ),
+    ],
+)
+def test_what_came_and_went_between_two_pictures_is_an_event(
+    faults: tuple[Fault, ...], expected: tuple[str, int, tuple[int, ...]]
+) -> None:
+    """From the steps of the one picture in which it is over: a stall of 2 s, a rank that was late for a second."""
+    log = EventLog()
+    log.take(folded(frames(Job(num_ranks=4, num_steps=600, faults=faults))).view())
+    assert expected in kinds(log)
+
+
+def test_a_steady_run_has_no_change_of_level() -> None:
+    """Noise is no event."""
+    log = EventLog()
+    log.take(folded(frames(Job(num_ranks=4, num_steps=600))).view())
+    assert not kinds(log)
+
+
 def test_no_more_than_a_bound_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go."""
     monkeypatch.setattr(event_log, "MAX_EVENTS", 2)

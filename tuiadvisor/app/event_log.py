@@ -261,8 +261,12 @@ class EventLog:
             for window in windows:
                 event = Event(kind, window.first_step, window.ranks, "", last_step=window.last_step)
                 self._note_stretch(_timed(event, view))
+        for change in view.changes:
+            event = Event(CHANGE, change.step, change.ranks, change.words)
+            self._note((CHANGE, change.step), _timed(event, view))
+        told = {change.step for change in view.changes}
         for step, name in view.trend.marks:
-            if name == NEW_LEVEL:
+            if name == NEW_LEVEL and step not in told:
                 words = view.window.change or "the job changed: figures are of the steps since"
                 self._note((CHANGE, step), _timed(Event(CHANGE, step, (), words), view))
         for restart in view.restarts:

@@ -80,6 +80,9 @@ class Diagnosis:
     regime_shift_s: float | None  # by how much, of the rank's own work or of the whole job's step
     regime_rank: int | None  # whose work changed; None: the job's step did, or a phase of it
     regime_phase: str | None  # which one, on all ranks alike
+    earlier_changes: tuple[
+        tuple[int, float, int | None], ...
+    ]  # before it: job step, shift (s), whose; None: the job's
     steady: StepTable
     steady_barrier: Barrier
     steady_steps: Ints  # job steps of the window
@@ -279,6 +282,7 @@ def without_device(found: Diagnosis) -> Diagnosis:
         regime_shift_s=None,
         regime_rank=None,
         regime_phase=None,
+        earlier_changes=(),
         steady_barrier=unordered(found.steady_barrier),
         seconds_PR=seconds_PR,
         job_seconds=job_seconds(seconds_PR),
@@ -391,6 +395,10 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         regime_shift_s=_shift_s(regime, found.cycle_K),
         regime_rank=None if regime.begun_by_row is None else table.ranks[int(rows[regime.begun_by_row])],
         regime_phase=regime.begun_by_phase,
+        earlier_changes=tuple(
+            (int(steps[change.index]), change.shift, None if row is None else table.ranks[int(rows[row])])
+            for change, row in regime.earlier
+        ),
         steady=steady,
         steady_barrier=steady_barrier,
         steady_steps=table.steps_of(window),

@@ -63,3 +63,12 @@ class Captured:
     first_step: int
     last_step: int
     ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """A step from which on the job, or one rank of it, takes longer or shorter."""
+
+    step: int
+    ranks: tuple[int, ...]  # empty: the whole job
+    words: str

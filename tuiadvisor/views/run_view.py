@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.devices import Link, RankDevice
     from tuiadvisor.views.efficiency import Arithmetic, Efficiency, Stack
-    from tuiadvisor.views.event import Captured, StepTimes
+    from tuiadvisor.views.event import Captured, LevelChange, StepTimes
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.placement import RankPlacement
@@ -485,6 +485,7 @@ class RunView:
     step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
     captured: tuple[Captured, ...] = ()  # by the profiler
     in_detail: tuple[Captured, ...] = ()  # call by call because somebody asked for it
+    changes: tuple[LevelChange, ...] = ()  # of level, in the steps that are held
     restarts: tuple[Restart, ...] = ()  # processes that took the ranks of others, oldest first
     prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first

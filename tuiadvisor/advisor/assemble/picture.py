@@ -17,6 +17,7 @@ from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import BY_NAME, CHAIN, PHASES
+from tuiadvisor.views.event import LevelChange
 from tuiadvisor.views.run_view import (
     RUN_FINISHED,
     ChainLink,
@@ -118,14 +119,36 @@ def _change(diagnosis: Diagnosis) -> str:
     shift_s = diagnosis.regime_shift_s
     if diagnosis.regime_step is None or shift_s is None:
         return ""
-    how = f"{seconds(abs(shift_s))} {'longer' if shift_s > 0 else 'shorter'}"
     if diagnosis.regime_phase is not None:
+        how = _how(shift_s)
         whom = " on all ranks" if diagnosis.table.num_ranks > 1 else ""
         phase = _PHASE_NAMES.get(diagnosis.regime_phase, diagnosis.regime_phase.replace("_", " "))
         return f"since step {diagnosis.regime_step:,} {phase} is {how} a step{whom}"
-    if diagnosis.regime_rank is None:
-        return f"since step {diagnosis.regime_step:,} a step is {how}"
-    return f"since step {diagnosis.regime_step:,} rank {diagnosis.regime_rank} works {how} a step"
+    return _change_words(diagnosis.regime_step, shift_s, diagnosis.regime_rank)
+
+
+def _how(shift_s: float) -> str:
+    return f"{seconds(abs(shift_s))} {'longer' if shift_s > 0 else 'shorter'}"
+
+
+def _change_words(step: int, shift_s: float, rank: int | None) -> str:
+    if rank is None:
+        return f"since step {step:,} a step is {_how(shift_s)}"
+    return f"since step {step:,} rank {rank} works {_how(shift_s)} a step"
+
+
+def level_changes(diagnosis: Diagnosis | None) -> tuple[LevelChange, ...]:
+    """Where the job or one rank went to another level, the last one too: what is over by then has happened as well."""
+    if diagnosis is None:
+        return ()
+    found = [
+        LevelChange(step, () if rank is None else (rank,), _change_words(step, shift_s, rank))
+        for step, shift_s, rank in diagnosis.earlier_changes
+    ]
+    if words := _change(diagnosis):
+        rank = diagnosis.regime_rank if diagnosis.regime_phase is None else None
+        found.append(LevelChange(diagnosis.regime_step or 0, () if rank is None else (rank,), words))
+    return tuple(found)
 
 
 def step_summary(

@@ -48,6 +48,9 @@ class Regime:
     begun_by: Change | None = None  # the change at `start`
     begun_by_row: int | None = None  # whose it is; None: the whole job's
     begun_by_phase: str | None = None  # which changed on all ranks; None: all of the step
+    earlier: tuple[
+        tuple[Change, int | None], ...
+    ] = ()  # of the same kinds, in order: whose; None: the whole job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +240,30 @@ def find_regime(
         near = [start for start in starts if start.phase and not _is_apart(change, start.change.index)]
         grown = max(near, key=lambda start: start.change.shift)
         phase, change = grown.phase, grown.change
-    return Regime(latest.change.index, cycle_changes, by_row, intermittent, change, row, phase)
+    return Regime(
+        latest.change.index,
+        cycle_changes,
+        by_row,
+        intermittent,
+        change,
+        row,
+        phase,
+        _earlier(starts, latest.change, work_RK),
+    )
+
+
+def _earlier(starts: list[_Start], latest: Change, work_RK: Floats) -> tuple[tuple[Change, int | None], ...]:
+    """Those that began levels which are over, the largest of those that belong together; a drift began none."""
+    kept: list[tuple[Change, int | None]] = []
+    levels = (start for start in starts if not start.is_drift and start.phase is None)
+    for start in sorted(levels, key=lambda start: -abs(start.change.shift)):
+        change, row = start.change, start.row
+        if row is not None and work_RK.shape[0] == 2:
+            row, change = _own_change(work_RK, change)
+        others = (latest, *(each for each, _ in kept))
+        if change.index < latest.index and all(_is_apart(change, each.index) for each in others):
+            kept.append((change, row))
+    return tuple(sorted(kept, key=lambda pair: pair[0].index))
 
 
 @dataclass(frozen=True, slots=True)
