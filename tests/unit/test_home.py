@@ -61,6 +61,17 @@ def test_jobs_of_one_script_are_told_apart(width: int) -> None:
     assert "Attach to train.py --lr 0.1, 4 ranks? y or n, then enter" in board.press("enter")
 
 
+def test_of_a_long_name_the_question_keeps_what_has_to_be_typed() -> None:
+    """With two trainings of one script and long commands “y or n” was cut off at 80 columns."""
+    one = replace(
+        LISTED.jobs[1], label="train.py", apart="-u /work/of/somebody/train.py --seconds 3600 --seed 20271"
+    )
+    board = keyboard(replace(LISTED, jobs=(one,)))
+    asked = board.press("enter").splitlines()[-1]
+    assert "4 ranks? y or n, then enter" in asked
+    assert "seed 20271" in asked
+
+
 def test_the_recorded_walk_waits_for_the_words_of_this_question() -> None:
     """It waited for words that home no longer said, and ended there: all four stories were unproved."""
     path = Path(__file__).parents[2] / "release" / "walks.py"

@@ -72,6 +72,10 @@ def look(place: Place) -> None:
     place.shell.ask(ListRuns())
 
 
+NARROW = 80  # columns: there, too, what has to be typed stands at the end of the question
+TYPED = 6  # for the margin and what is typed
+
+
 def ask_attach(place: Place, key: str) -> None:
     """Ask before anything is put into a training."""
     entry = next((each for each in place.desk.jobs if each.key == key), None)
@@ -92,7 +96,9 @@ def ask_attach(place: Place, key: str) -> None:
             place.say("not attached: nothing was put into it")
 
     ranks = text_of.count(entry.num_ranks, "rank") if entry.num_ranks is not None else entry.where
-    question = f"Attach to {_name(entry)}, {ranks}? y or n, then enter"
+    asked = f", {ranks}? y or n, then enter"
+    room = NARROW - len("Attach to ") - len(asked) - TYPED
+    question = f"Attach to {fit_middle(_name(entry), room).rstrip()}{asked}"
     place.ask_for(Prompt(question, "its probes leave when you quit", answer))
 
 
