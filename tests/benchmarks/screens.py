@@ -29,8 +29,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from snapshot import views
 
+from tuiadvisor.phases import EVERY_STEP
 from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.views.run_view import RunView
+from tuiadvisor.views.step_map import StepMap
 
 ASK = b"\x1b[6n"
 
@@ -42,6 +44,7 @@ class MovingFeed:
         """made_file: where to tell the CPU seconds that making the views took."""
         self.made_file = made_file
         self.view = views.grouped(views.many(num_ranks))
+        self.maps = {phase: [b"" for _ in self.view.ranks] for phase in EVERY_STEP}
         self.made_cpu_s = 0.0  # what this feed itself takes: not the screens'
         self.steps_per_frame = steps_per_frame
         self.noise = Random(1)  # noqa: S311  # the same noise on every run
@@ -81,10 +84,20 @@ class MovingFeed:
             step=replace(view.step, median_s=0.0286 + noise.random() * 1e-4),
             last_step=(view.last_step or 0) + steps,
             heat_first_step=(view.heat_first_step or 0) + steps,
+            step_maps=tuple(self._map(phase, len(ranks[0].lateness_levels)) for phase in self.maps),
             num_frames=view.num_frames + 2,
             event_time_s=(view.event_time_s or 0.0) + 0.5,
         )
         return views.grouped(moved)
+
+    def _map(self, phase: str, num_levels: int) -> StepMap:
+        """What each rank spent on a phase: about half of a cell, as on real jobs."""
+        held = self.maps[phase]
+        num_new = self.steps_per_frame if held[0] else num_levels
+        for row, levels in enumerate(held):
+            held[row] = (levels + bytes(self.noise.choices((2, 3, 3, 4, 4, 5, 7), k=num_new)))[-num_levels:]
+        rows = {rank.rank: row for row, rank in enumerate(self.view.ranks)}
+        return StepMap(phase, self.view.clock, 0.02, num_levels, rows, b"".join(held))
 
     def command(self, name: str, value: object = None) -> None:
         """Nothing to do."""

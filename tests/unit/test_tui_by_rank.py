@@ -54,11 +54,17 @@ def test_whom_the_verdict_names_is_among_the_ranks_that_have_room() -> None:
         assert f"and {1024 - len(shown):,} more ranks" in drawn[-1].text
 
 
+def test_no_more_rows_of_cells_are_drawn_than_a_slow_line_carries() -> None:
+    """Each cell changes: twenty rows took 7 kB/s."""
+    for block in (by_rank.waits_of_ranks, by_rank.links_over_steps):
+        assert len(block(MANY, 198, 40)) <= 2 + by_rank.MOST_MAPPED + 1
+
+
 def test_tall_screens_tell_of_each_rank_what_low_ones_have_no_room_for() -> None:
     """The lower half of 3 and a third of 4 were empty at 160x45."""
     for key, title in (
         ("3", "the chain on each rank"),
-        ("3", "links over the last steps"),
+        ("3", "longest links over the last steps"),
         ("4", "waiting of each rank"),
     ):
         keyboard = Keyboard(views.live(FEW))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LEAST_ROWS: Final = 3  # below two rows of head
 HEAD_ROWS: Final = 2
 MOST_RANKS: Final = 64  # looked through for the highest level of a step
+MOST_MAPPED: Final = 4  # rows of cells that all change: more of them take beyond 3 kB/s of a fast job
 LINK_WIDTH: Final = 16
 NARROWEST: Final = 40  # of a map over steps
 WIDEST_PHASE: Final = 17  # of a column a phase: figures further apart are not seen side by side
@@ -57,14 +58,15 @@ def waits_of_ranks(view: RunView, width: int, rows: int) -> list[Line]:
         "waiting of each rank", width, f"{said(view, shown)}, highest {text_of.seconds(shown.top_s)} or more"
     )
     names = rank_row.header(columns, heat.title(view, columns.heat))
-    drawn = [head, names, *_ranks(view, columns, left, rows - HEAD_ROWS)]
+    drawn = [head, names, *_ranks(view, columns, left, min(rows - HEAD_ROWS, MOST_MAPPED + 1))]
     return [crop(each, width) for each in drawn]
 
 
 def links_over_steps(view: RunView, width: int, rows: int) -> list[Line]:
     """Return a row a link of the chain: over the last steps, as long as it is on the rank where it is longest."""
     maps = [each for each in view.step_maps if each.clock == view.clock]
-    links = sorted(maps, key=lambda each: PHASES.index(each.phase))
+    longest = sorted(maps, key=lambda each: -(view.step.seconds.get(each.phase) or 0.0))[:MOST_MAPPED]
+    links = sorted(longest, key=lambda each: PHASES.index(each.phase))
     room = width - 2 * LINK_WIDTH
     if rows < HEAD_ROWS + LEAST_ROWS or room < NARROWEST or not links:
         return []
@@ -77,7 +79,7 @@ def links_over_steps(view: RunView, width: int, rows: int) -> list[Line]:
         else f"of {len(ranks)} ranks, the longest"
     )
     steps = heat.title(view, room).partition(" in ")[2]
-    drawn = [rule("links over the last steps", width, f"{steps}, {of}" if steps else of)]
+    drawn = [rule("its longest links over the last steps", width, f"{steps}, {of}" if steps else of)]
     for each in links[: rows - 1]:
         cells = bars.heat_row(each.of(ranks), view.heat_first_step, left, room)
         name = fit(f"  {text_of.phase_name(each.phase)}", LINK_WIDTH)
