@@ -190,6 +190,10 @@ def test_what_was_skipped_is_not_asked_again() -> None:
         assert asked.id not in skipped
         skipped = (*skipped, asked.id)
     assert asked is None
+    # It said that no further answer would change anything, of questions that were worth asking a moment before.
+    over = held((LATE,), {}, skipped=skipped).dialogue
+    assert over.num_left > 0
+    assert f"{over.num_left} questions that were skipped could still change it" in over.why_over
 
 
 def test_the_command_that_finds_an_answer_out_names_the_late_rank() -> None:

@@ -108,7 +108,11 @@ def dialogue(
     kind_before, change_before = (kind, change) if was is None else _stands(was)
     open_ones = _open(questions, material, answers, skipped)
     worth = [one for one in open_ones if _moves(one, intent, answers, gather, open_ones)]
-    why_over = _why_over(material, worth, len(answers))
+    left_out: list[Question] = []
+    if skipped and not worth:
+        every = _open(questions, material, answers, ())
+        left_out = [one for one in every if one.id in skipped and _moves(one, intent, answers, gather, every)]
+    why_over = _why_over(material, worth, len(answers), len(left_out))
     chosen = None if why_over else max(worth, key=lambda one: _split(one, intent, answers, gather))
     return Dialogue(
         question=None if chosen is None else _asked(chosen, material, recording),
@@ -123,7 +127,7 @@ def dialogue(
         is_open=decision.is_open,
         last=_last(questions, answers, last),
         num_answers=len(answers),
-        num_left=0 if why_over else len(worth),
+        num_left=len(left_out) if why_over else len(worth),
         wanted=size_words(material.case),
         wanted_before=size_words((was or material).case),
     )
@@ -268,7 +272,7 @@ def _separates(question: Question, intent: Intent, answers: Answers, gather: Gat
     return "together with one more answer it may change the decision"
 
 
-def _why_over(material: Material, worth: list[Question], num_answers: int) -> str:
+def _why_over(material: Material, worth: list[Question], num_answers: int, num_skipped: int) -> str:
     if any(one.id == HANG for one in material.run.findings):
         return "The job hangs: nothing else can be decided until it moves again."
     if material.case.result_as_good_now:
@@ -277,6 +281,9 @@ def _why_over(material: Material, worth: list[Question], num_answers: int) -> st
         return f"Too few steps were seen for a decision; no answer replaces them. {material.verdict.sentence}".strip()
     if num_answers >= MAX_ANSWERS:
         return f"{num_answers} answers were given: measure now; what is left to ask is on screen 5."
+    if num_skipped:
+        questions = "question that was" if num_skipped == 1 else "questions that were"
+        return f"Nothing new is left to ask; {num_skipped} {questions} skipped could still change it: screen 5 has all."
     return "" if worth else "No further answer would change the decision, the change or the first cause."
 
 
