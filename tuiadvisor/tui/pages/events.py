@@ -10,6 +10,8 @@ from collections import deque
 from time import localtime, strftime
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.cells import cell_len
+
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import (
     BLANK,
@@ -47,10 +49,8 @@ LOOKS: Final = {
     "detail": ("d", "accent"),
     "change": ("~", "accent"),
 }
-WHEN_WIDTH: Final = 12
-STEP_WIDTH: Final = 12
-RANKS_WIDTH: Final = 12
-KIND_WIDTH: Final = 12
+WIDEST: Final = 12  # of time, step, ranks and kind: as wide as what stands there, the rest is the sentence's
+BETWEEN: Final = 6  # blanks and the glyph between these and the sentence
 LOWEST_WITH_WHOLE: Final = 12  # rows of the page
 WHOLE_ROWS: Final = 4  # at most for the sentence of one event, below the list
 FILTER_HINT: Final = "onset, checkpoint, rank 2, a step, any word; enter keeps it, esc clears it"
@@ -113,21 +113,27 @@ class EventsPage(Page):
         known = self._known(state)
         chosen = [(when, event) for when, event in known if passes(event, self.filter)]
         self._shown = {_name(event): event for _, event in chosen}
-        rows = [_row(when, event, room) for when, event in chosen]
-        below = self._whole(chosen, room) if height >= LOWEST_WITH_WHOLE else []
+        columns = _columns(known)
+        rows = [_row(when, event, columns, room) for when, event in chosen]
+        below = (
+            self._whole(chosen, room - sum(columns) - BETWEEN, room) if height >= LOWEST_WITH_WHOLE else []
+        )
         rows = rows or [BLANK, *(line((text, "dim")) for text in wrap(self._why_empty(len(known)), room))]
         found = text_of.count(len(known), "event")
         if self.filter:
             found = f"filter “{self.filter}”: {len(chosen):,} of {found}"
-        head = [rule("events", room, found), crop(_head(room), room)]
+        head = [rule("events", room, found), crop(_head(columns, room), room)]
         left = height - len(head) - len(below)
         body = self.arranged([indent(each, MARGIN) for each in rows], width, left)
         body += [BLANK] * (left - len(body) if below else 0)
         return [*(indent(each, MARGIN) for each in head), *body, *(indent(each, MARGIN) for each in below)]
 
-    def _whole(self, chosen: list[tuple[str, Event]], width: int) -> list[Line]:
-        """Return the whole sentence of the selected event, else of the newest; nothing where no row is cut."""
-        if not any(_is_cut(event, width) for _, event in chosen):
+    def _whole(self, chosen: list[tuple[str, Event]], in_row: int, width: int) -> list[Line]:
+        """Return the whole sentence of the selected event, else of the newest; nothing where no row is cut.
+
+        in_row: cells that a row has for it.
+        """
+        if all(cell_len(clean(event.words)) <= in_row for _, event in chosen):
             return []
         selected = self.cursor[1] if self.cursor is not None else ""
         event = next((each for _, each in chosen if _name(each) == selected), chosen[0][1])
@@ -160,8 +166,22 @@ def passes(event: Event, wanted: str) -> bool:
     return all(word in held for word in text.split())
 
 
-def _is_cut(event: Event, width: int) -> bool:
-    return len(clean(event.words)) > width - WHEN_WIDTH - STEP_WIDTH - RANKS_WIDTH - KIND_WIDTH - 6
+def _columns(known: list[tuple[str, Event]]) -> tuple[int, int, int, int]:
+    """Return the widths of time, step, ranks and kind; of all events, so that a filter moves nothing."""
+    told = [
+        ("time", "step", "ranks", "event"),
+        *((when, _step(each), _ranks(each), each.kind) for when, each in known),
+    ]
+    when, step, ranks, kind = (min(max(map(cell_len, column)), WIDEST) for column in zip(*told, strict=True))
+    return when, step, ranks, kind
+
+
+def _step(event: Event) -> str:
+    return text_of.UNKNOWN if event.step is None else f"{'by ' if event.by_then else ''}{event.step:,}"
+
+
+def _ranks(event: Event) -> str:
+    return text_of.ranks(event.ranks) if event.ranks else ""
 
 
 def _place(event: Event) -> str:
@@ -182,27 +202,27 @@ def _when(event: Event, newest_s: float | None) -> str:
     return strftime("%H:%M:%S" if same_day else "%b %d %H:%M", moment)
 
 
-def _head(width: int) -> Line:
+def _head(columns: tuple[int, int, int, int], width: int) -> Line:
+    when, step, ranks, _ = columns
     return row(
         (
-            Cell("time", WHEN_WIDTH, "dim"),
-            Cell("step", STEP_WIDTH, "dim", "right"),
-            Cell("ranks", RANKS_WIDTH, "dim"),
-            Cell("event", max(width - WHEN_WIDTH - STEP_WIDTH - RANKS_WIDTH - 3, 5), "dim"),
+            Cell("time", when, "dim"),
+            Cell("step", step, "dim", "right"),
+            Cell("ranks", ranks, "dim"),
+            Cell("event", max(width - when - step - ranks - 3, 5), "dim"),
         )
     )
 
 
-def _row(when: str, event: Event, width: int) -> Line:
+def _row(when: str, event: Event, columns: tuple[int, int, int, int], width: int) -> Line:
     glyph, role = LOOKS.get(event.kind, ("·", "phase:checkpoint"))
-    step = text_of.UNKNOWN if event.step is None else f"{'by ' if event.by_then else ''}{event.step:,}"
-    ranks = text_of.ranks(event.ranks) if event.ranks else ""
+    when_width, step_width, ranks_width, kind_width = columns
     drawn = line(
-        (fit(when, WHEN_WIDTH) + " ", "dim"),
-        (fit(step, STEP_WIDTH, "right") + " ", "text"),
-        (fit(ranks, RANKS_WIDTH) + " ", "strong"),
+        (fit(when, when_width) + " ", "dim"),
+        (fit(_step(event), step_width, "right") + " ", "text"),
+        (fit(_ranks(event), ranks_width) + " ", "strong"),
         (f"{glyph} ", role if glyph != "·" else "dim"),
-        (fit(event.kind, KIND_WIDTH) + " ", role if glyph != "·" else "dim"),
+        (fit(event.kind, kind_width) + " ", role if glyph != "·" else "dim"),
         (clean(event.words), "text"),
         target=("event", _name(event)),
     )
