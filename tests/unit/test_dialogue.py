@@ -22,6 +22,7 @@ from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.suspects import SEEN
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
+from tuiadvisor.tui.pages.guidance import answer_text
 from tuiadvisor.views.run_view import SeenCause
 from tuiadvisor_rules.questions import load_questions
 
@@ -178,6 +179,14 @@ def test_the_remaining_run_is_asked_where_the_decision_needs_it() -> None:
     assert held((LATE,), {**answers, "remaining_steps": 1e8}).dialogue.decision == "tune"
     stated = conduct((LATE,), Intent(remaining_samples=1e9), answers, QUESTIONS, skipped=skipped)
     assert stated.dialogue.question is None
+
+
+def test_large_numbers_stand_as_they_were_typed() -> None:
+    """An engineer's 500,000 hours read "5e+05 h", a million steps "1e+06 steps"."""
+    session = guided(held((LATE,), {"effort_hours": 500_000.0, "remaining_steps": 1e6}), "")
+    assert ("cost", True) in [(name, "500,000 h" in text) for name, text in session.card]
+    asked = [one for stage in session.stages for one in stage.asked if one.id == "remaining_steps"]
+    assert [answer_text(one) for one in asked] == [f"1,000,000 {asked[0].unit}"]
 
 
 def test_what_was_skipped_is_not_asked_again() -> None:
@@ -599,7 +608,7 @@ def test_the_decision_beside_the_patterns_is_whole_or_says_where_it_is() -> None
     session = guided(held((LATE,), {}), "")
     for why, end in (
         ("a word " * 18 + "to the end.", "to the end."),
-        ("a word " * 90 + "to the end.", "d: whole"),
+        ("a word " * 90 + "to the end.", "(d: all of it)"),
     ):
         desk = desks.desk(session=replace(session, why=why))
         text = Keyboard(views.live(views.straggler()), desk=desk).press("5")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.stages import Asked, Stage
 
 UNKNOWN: Final = "unknown"
+WHOLE_HOURS: Final = 1000.0
 
 
 def markdown(session: Session) -> str:
@@ -90,13 +91,18 @@ def _interval(value: Interval, form: str, unit: str = "") -> str:
     return f"{value.expected:{form}}{unit} ({low:{form}} to {high:{form}})"
 
 
+def _hours(hours: float) -> str:
+    """Three figures; of many hours all of them, never an exponent."""
+    return f"{hours:,.0f} h" if hours >= WHOLE_HOURS else f"{hours:.3g} h"
+
+
 def cost_words(decision: Decision) -> str:
     """What it costs in hours and money."""
     if decision.decision == "keep":
         return "none"
     if decision.cost_h is None and decision.cost_money is None:
         return UNKNOWN
-    hours = UNKNOWN if decision.cost_h is None else f"{decision.cost_h:.3g} h"
+    hours = UNKNOWN if decision.cost_h is None else _hours(decision.cost_h)
     paid = UNKNOWN if decision.cost_money is None else f"{decision.cost_money:,.2f}"
     return f"{hours}; in money {paid}"
 

@@ -34,7 +34,7 @@ WHY_OF = {
 }
 MARGIN = 1
 LEFT_WIDTH = 20
-WHOLE = " … d: whole"
+WHOLE = " … (d: all of it)"
 WIDE = 116  # columns from which the decision stands at the right
 CARD_WIDTH = 40
 CARD_ROWS = 5
@@ -270,10 +270,8 @@ def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[
     facts = wrap(" · ".join(f"{name} {text}" for name, text in held.card), width)
     room = max(height - len(rows) - len(facts), 1)
     if len(more) > room:  # the dialogue has the sentence whole
-        more = [
-            *more[: room - 1],
-            crop(line(more[room - 1]), max(width - len(badge) - 13, 1)).text.removesuffix("…") + WHOLE,
-        ]
+        left = max(width - len(badge) - 1 - len(WHOLE), 1)
+        more = [*more[: room - 1], (wrap(more[room - 1], left) or [""])[0].rstrip(" ,;") + WHOLE]
     rows += [indent(line((text, "strong")), len(badge) + 1) for text in more]
     rows += [line((text, "dim")) for text in facts]
     return [*rows[:height], *[BLANK] * (height - len(rows))]
@@ -295,7 +293,7 @@ def _fact(text: str) -> tuple[str, str]:
 def answer_text(asked: Asked) -> str:
     """Return an answer as it was stated."""
     if isinstance(asked.answer, float | int):
-        return f"{asked.answer:g} {asked.unit}".strip()
+        return f"{asked.answer:,.12g} {asked.unit}".strip()
     return str(asked.answer)
 
 
