@@ -72,7 +72,9 @@ def _picture(held: Roofline, peak: float, bytes_s: float, width: int, height: in
     axis = list(" " * room)
     end = f"{text_of.significant(last)} FLOP/byte"
     for value, text in ((first, text_of.significant(first)), (ridge, f"ridge {text_of.significant(ridge)}")):
-        place = min(column(value), room - len(end) - 1 - len(text))  # beside the end of the axis, never under it
+        place = min(
+            column(value), room - len(end) - 1 - len(text)
+        )  # beside the end of the axis, never under it
         axis[place : place + len(text)] = text
     axis[room - len(end) :] = end
     head = f"roofline: {held.device}, {dtype_word(held.dtype)}, {held.source}"
