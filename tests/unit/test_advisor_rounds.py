@@ -57,6 +57,20 @@ def test_who_leaves_before_the_last_has_come_does_not_wait_there(meets_every: in
     assert "arrival" == evidence(replace(job, meets_every=1))
 
 
+def test_a_slow_data_set_is_told_where_nothing_says_who_arrives_when() -> None:
+    """Ranks that meet in code which no hook sees: that one of them waits for its batches is seen."""
+    unseen = tuple(name for name in ROUNDS.observed if name != "comm_exposed")
+    job = replace(ROUNDS, meets_every=1, num_steps=800, observed=unseen).with_faults(
+        Fault("data", (1,), 15 * MS)
+    )
+    view = final_view(job)
+    assert ("held_rank", (1,)) in [(one.id, one.ranks) for one in view.findings]
+    assert "rank 1 waits for its next batch" in view.verdict.sentence
+    assert "held_rank" not in {one.id for one in final_view(job.with_faults()).findings}
+    both = job.with_faults(Fault("data", None, 15 * MS))
+    assert "held_rank" not in {one.id for one in final_view(both).findings}
+
+
 def evidence(job: Job) -> str:
     """What the order of arrival rests on."""
     found = folded(frames(job)).store.table()

@@ -38,6 +38,7 @@ from tuiadvisor.metrics.lateness.off_core import (
 )
 from tuiadvisor.metrics.lateness.witnesses import Witnesses
 from tuiadvisor.metrics.steps.arrays import Floats
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
 
@@ -218,11 +219,13 @@ def test_who_does_not_keep_pace_is_not_waited_for(step_s: float, held: list[int]
     found: Any = SimpleNamespace(
         rows=np.zeros(0, dtype=int), columns=np.arange(1, 41), span_K=np.full(40, 0.5)
     )
-    table: Any = SimpleNamespace(step_s_RK=np.tile([[0.5], [step_s]], 41))
+    no_data = np.full((len(PHASES), 2, 41), np.nan)
+    table: Any = SimpleNamespace(step_s_RK=np.tile([[0.5], [step_s]], 41), phase_s_PRK=no_data, num_ranks=2)
     table.step_s_RK[:, :11] = 0.5  # before
     seen_of_each = [OffCore(stopped=0.0), OffCore(stopped=0.4, num_stopped=60)]
     window: Any = SimpleNamespace(span_K=found.span_K[-30:])
-    assert held == [one.row for one in find_held(table, found, window, late, lambda _s: seen_of_each)]
+    witnesses = Witnesses(off_core=lambda _s: seen_of_each)
+    assert held == [one.row for one in find_held(table, found, window, late, witnesses)]
 
 
 @pytest.mark.parametrize("num_ranks", [1, 0])
@@ -339,8 +342,10 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     window: Any = SimpleNamespace(span_K=found.span_K[-4:])
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
     table: Any = SimpleNamespace()  # that they meet is seen
-    assert held == [one.row for one in find_held(table, found, window, late, lambda _s: seen_of_each)]
-    assert () == find_held(table, found, window, late, None)
+    assert held == [
+        one.row for one in find_held(table, found, window, late, Witnesses(off_core=lambda _s: seen_of_each))
+    ]
+    assert () == find_held(table, found, window, late, Witnesses())
 
 
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:

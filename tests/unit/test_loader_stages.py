@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from synthetic_run import MS, Fault, Job, folded, frames, simulate
 
 from tuiadvisor.advisor.detail.loader_store import LoaderStore
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
-from tuiadvisor.metrics.lateness.own_loader import waits_for_its_loader
+from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES, batches_of, loader_wait
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import Finding
 
@@ -256,6 +259,42 @@ def test_how_much_of_a_rank_s_lateness_its_loader_vouches_for() -> None:
     in_turn = work.copy()
     in_turn[:, ::2] = in_turn[::-1, ::2]
     assert [0.0, 0.0] == share(0.0, 1.0, work=in_turn)
+
+
+def waits_alone(
+    data_s: tuple[float, ...],
+    *,
+    idle_s: tuple[float, ...] | None = None,
+    span_s: float = 30.0,
+    al: float = np.nan,
+) -> list[int]:
+    """Rows held by their data, of 40 steps of 0.5 s. idle_s: in a pipeline; al: the others' loaders at their limit."""
+    num = len(data_s)
+    phases = np.full((len(PHASES), num, 40), np.nan)
+    phases[PHASES.index("data_wait")] = np.array(data_s)[:, None]
+    phases[PHASES.index("pipeline_idle")] = 0.0 if idle_s is None else np.array(idle_s)[:, None]
+    table: Any = SimpleNamespace(
+        num_ranks=num,
+        step_s_RK=np.full((num, 40), 0.5),
+        phase_s_PRK=phases,
+        step_of=lambda column: column,
+    )
+    found = held_by_data(table, np.arange(40), span_s, lambda _first: np.full(num, al))
+    return [one.row for one in found]
+
+
+def test_who_waits_for_data_alone_is_told_where_no_arrival_is_seen() -> None:
+    """A pipeline whose last stage waited 206 of 573 ms for its targets: "stage 1 takes 31 % longer" was all."""
+    assert [1] == waits_alone((0.01, 0.2))
+    assert [1] == waits_alone((0.01, 0.2), al=0.1)
+    assert [] == waits_alone((0.2, 0.2))
+    assert [] == waits_alone((0.01, 0.05))
+    assert [] == waits_alone((0.01, 0.2), al=0.9)  # loaders alike: the one that is waited for
+    assert [] == waits_alone((0.01, np.nan))
+    assert [] == waits_alone((0.01, 0.2), span_s=4.0)  # chance, on a crowded host
+    assert [] == waits_alone((0.2,))
+    assert [1] == waits_alone((0.01, 0.2, 0.01), idle_s=(0.3, 0.05, 0.3))
+    assert [] == waits_alone((0.01, 0.2, 0.01), idle_s=(0.1, 0.05, 0.1))  # while it would wait anyway
 
 
 def test_loaders_are_asked_only_where_a_rank_waits_for_data() -> None:

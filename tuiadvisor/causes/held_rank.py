@@ -1,4 +1,4 @@
-"""A rank that something outside keeps from running, and whose lateness does not tell it: unseen, or of too few steps.
+"""A rank that something outside keeps from going on, and whose lateness does not tell it: unseen, or of too few steps.
 
 Tensor parallel layers and loops of one's own meet in calls that no hook sees, so no rank is late there. That a
 process is stopped, lacks a core or hits its CPU limit is seen of each rank nevertheless, and so is that they keep pace.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WORDS: Final = {
     "stopped": "{is_} stopped by a signal or a debugger in {share} of the looks at {its} process",
     "core": "{is_} ready to run but without a core {share} of the time, the typical other one {others}",
+    "data": "{waits} for {its} next batch {share} of the time, the typical other one {others}",
     "limit": "{is_} held back by the CPU limit of {its} container ({limit:.3g} cores) {share} of the time",
 }
 
@@ -49,6 +50,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
     ranks = tuple(sorted(table.ranks[one.row] for one in group))
     said = WORDS[reason].format(
         is_="is" if len(ranks) == 1 else "are",
+        waits="waits" if len(ranks) == 1 else "wait",
         its="its" if len(ranks) == 1 else "their",
         share=f"{100 * worst.share:.0f} %",
         others=f"{100 * worst.others:.0f} %",
@@ -67,6 +69,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
             "held_share_of_others": worst.others,
             "is_held_stopped": int(reason == "stopped"),
             "is_held_limited": int(reason == "limit"),
+            "is_held_by_data": int(reason == "data"),
         },
         ranks,
         tuple(sorted({table.hosts[one.row] for one in group})),
@@ -82,6 +85,7 @@ held held_share share of the looks at its process, or of its time, in which the 
 held held_share_of_others share the same of the typical other rank
 held is_held_stopped flag 1 if their processes are stopped by a signal or a debugger
 held is_held_limited flag 1 if a CPU limit holds them back
+held is_held_by_data flag 1 if they wait for their data loaders
 """,
     scope="held",
     measure=measure,

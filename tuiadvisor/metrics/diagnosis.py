@@ -438,7 +438,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
-        held=find_held(table, found, steady_barrier, late, asked.witnesses.off_core),
+        held=find_held(table, found, steady_barrier, late, asked.witnesses),
     )
 
 

@@ -26,7 +26,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     lacks_core,
     with_time_off_core,
 )
-from tuiadvisor.metrics.lateness.own_loader import waits_for_its_loader
+from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
@@ -123,21 +123,28 @@ def _waits_for_data(table: StepTable, found: Window, witnesses: Witnesses) -> Fl
 
 
 def find_held(
-    table: StepTable, found: Window, window: Barrier, late: Lateness, off_core: OffCoreOf | None
+    table: StepTable, found: Window, window: Barrier, late: Lateness, witnesses: Witnesses
 ) -> tuple[HeldRank, ...]:
-    """Who is kept from running, of whom lateness alone does not tell. window: its steps.
+    """Who is kept from going on, of whom lateness alone does not tell. window: its steps.
 
     On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
     whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps.
     """
     span_s = max(float(window.span_K.sum()), min(float(found.span_K.sum()), SETTLED_S))
-    if off_core is None or span_s <= 0 or (found.rows.size > 1 and not (late.lacking or late.stopped)):
+    off_core = witnesses.off_core
+    if span_s <= 0 or (found.rows.size > 1 and (off_core is None or not (late.lacking or late.stopped))):
         return ()
-    held = held_ranks(off_core(span_s), span_s)
+    held = () if off_core is None else held_ranks(off_core(span_s), span_s)
     if found.rows.size <= 1:  # who does not keep pace is not waited for
         left_s_K = np.cumsum(found.span_K[::-1])[::-1]
         columns = found.columns[left_s_K <= span_s]
-        return tuple(one for one in held if keeps_pace(table, columns, one.row))
+        of_data = held_by_data(table, columns, span_s, witnesses.loaders_at_limit)
+        told = {one.row for one in held}  # a rank that is stopped waits longer in whatever it does
+        return tuple(
+            one
+            for one in (*held, *(each for each in of_data if each.row not in told))
+            if keeps_pace(table, columns, one.row)
+        )
     named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
     kept_waiting = {*late.lacking, *late.stopped} - named
     return tuple(one for one in held if one.row in kept_waiting)

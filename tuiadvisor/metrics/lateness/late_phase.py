@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # now that one, no phase in most steps. rare: a handful of stalls, each in the phase in which it caught the rank.
 ExcessKind = Literal["typical", "strewn", "rare"]
 OffCoreReason = Literal["core", "limit", "stopped"]
+HeldReason = Literal["core", "limit", "stopped", "data"]
 MIN_TYPICAL: Final = (
     0.67  # chosen: of the mean delay; with less in most steps it is another phase's each time
 )

@@ -22,7 +22,7 @@ from tuiadvisor.phases import PHASES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.metrics.lateness.late_phase import Cause, OffCoreReason
+    from tuiadvisor.metrics.lateness.late_phase import Cause, HeldReason, OffCoreReason
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
@@ -79,10 +79,10 @@ class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast
 
 @dataclass(frozen=True, slots=True)
 class HeldRank:
-    """One that something outside keeps from running, and the others not."""
+    """One that something outside keeps from going on, and the others not."""
 
     row: int
-    reason: OffCoreReason
+    reason: HeldReason
     share: float  # of its time
     others: float  # the same of the typical other
     limit_cores: float | None = None

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.lateness.off_core import CHANCE_WAIT_S, MIN_HELD, surely_late
+from tuiadvisor.metrics.cover import MIN_COVER
+from tuiadvisor.metrics.lateness.off_core import CHANCE_WAIT_S, MIN_HELD, HeldRank, surely_late
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.steps.barrier import MIN_KNOWN_SHARE, has_stages
 from tuiadvisor.metrics.steps.loader_stage import AT_ITS_LIMIT, MOST
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.step_table import StepTable
 
 MIN_IN_RESERVE: Final = 0.5  # of the ranks: by fewer of them nobody knows how fast a loader could be
 
@@ -40,3 +45,37 @@ def waits_for_its_loader(
     if np.mean(at_limit_R < AT_ITS_LIMIT) < MIN_IN_RESERVE:
         return np.zeros(share_R.size)
     return np.where(at_limit_R >= MOST, surely_R, 0.0)
+
+
+def held_by_data(
+    table: StepTable, columns: Ints, span_s: float, at_limit: Callable[[int], Floats] | None
+) -> tuple[HeldRank, ...]:
+    """Who waits for its data much longer than the typical other, where nobody's arrival is seen; mostly nobody.
+
+    Empty where that holds for half of the ranks, where it is not known of each, or where the others' loaders are as
+    slow: who waits for the slowest of them has a batch ahead. Among stages the others have to be idle for it: a last
+    stage that reads its targets while the first micro-batch is on its way delays nobody. columns: of the table, steps
+    of span_s seconds in all.
+    """
+    data_RK = table.phase_s_PRK[PHASE_INDEX["data_wait"]]
+    known = columns[np.isfinite(data_RK[:, columns] + table.step_s_RK[:, columns]).all(axis=0)]
+    if table.num_ranks < 2 or known.size < MIN_KNOWN_SHARE * columns.size or known.size < MIN_SEGMENT_STEPS:
+        return ()
+    step_R = np.mean(table.step_s_RK[:, known], axis=1)
+    share_R = np.mean(data_RK[:, known], axis=1) / step_R
+    usual_R = np.array([np.median(np.delete(share_R, row)) for row in range(table.num_ranks)])
+    beyond_R = share_R - usual_R - CHANCE_WAIT_S / max(span_s, CHANCE_WAIT_S)
+    is_held_R = beyond_R >= MIN_HELD
+    if not is_held_R.any() or 2 * is_held_R.sum() > table.num_ranks:
+        return ()
+    if has_stages(table):
+        idle_R = np.mean(table.phase_s_PRK[PHASE_INDEX["pipeline_idle"]][:, known], axis=1)
+        is_held_R &= np.median(idle_R[~is_held_R]) - idle_R >= MIN_COVER * (share_R - usual_R) * step_R
+    if at_limit is not None and is_held_R.any():
+        others = at_limit(table.step_of(int(columns[0])))[~is_held_R]
+        if np.mean(others >= AT_ITS_LIMIT) > 1 - MIN_IN_RESERVE:
+            return ()
+    return tuple(
+        HeldRank(row, "data", float(share_R[row]), float(usual_R[row]))
+        for row in np.flatnonzero(is_held_R).tolist()
+    )
