@@ -56,7 +56,7 @@ def batch_laws(rows: Sequence[Row], quantity: Quantity) -> tuple[BatchLaw, ...]:
         if seconds is not None and row.global_batch is not None:
             settings.setdefault((row.devices, row.layout or ""), []).append((row.global_batch, seconds))
     return tuple(
-        _law(devices, layout or None, sorted(measured))
+        law_of_batches(devices, layout or None, sorted(measured))
         for (devices, layout), measured in sorted(settings.items())
         if len({batch for batch, _ in measured}) > 1
     )
@@ -72,7 +72,8 @@ def _step(row: Row, quantity: Quantity) -> float | None:
     return None
 
 
-def _law(devices: int, layout: str | None, measured: list[tuple[float, float]]) -> BatchLaw:
+def law_of_batches(devices: int, layout: str | None, measured: list[tuple[float, float]]) -> BatchLaw:
+    """Of (batch, seconds a step) at one size, at two batches at least."""
     batches = np.array([batch for batch, _ in measured])
     steps = np.array([step for _, step in measured])
     design = np.stack([np.ones_like(batches), batches], axis=1) / steps[:, None]

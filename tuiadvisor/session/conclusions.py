@@ -17,7 +17,9 @@ from tuiadvisor.session.economics import break_even_steps, step_without, warmup_
 from tuiadvisor.session.evidence import (
     compute_to_communication,
     fixed_and_growing,
+    gain_of_twice,
     largest_parts,
+    measured_parts,
     part_words,
     share_of_step,
 )
@@ -95,10 +97,12 @@ def _p1_concludes(material: Material) -> str:
 
 def _p2(material: Material) -> list[Item]:
     run, item = material.run, material.item
-    parts = fixed_and_growing(run)
+    recorded = measured_parts(run, material.others)
+    parts = recorded or fixed_and_growing(run)
     split = None
     if parts is not None:
         split = f"{seconds(parts[0])} of a step stay the same at any batch, {seconds(parts[1])} grow with it"
+        split += ", by the batches recorded" if recorded else ""
     items = [item("fixed and growing part", split, RECORD)]
     cost_s = _warmup_s(run)
     warmup = (
@@ -157,10 +161,12 @@ def _goodput(material: Material) -> list[Item]:
 
 def _p2_concludes(material: Material) -> str:
     said = []
-    parts = fixed_and_growing(material.run)
-    if parts is not None and sum(parts) > 0:
-        gain = 2 * (parts[0] + parts[1]) / (parts[0] + 2 * parts[1]) if parts[1] else 2.0
-        said.append(f"Twice the work a step would raise throughput at most {gain:.2f}x.")
+    recorded, parts = measured_parts(material.run, material.others), fixed_and_growing(material.run)
+    if recorded is not None:
+        twice = gain_of_twice(recorded)
+        said.append(f"By the batches recorded twice the work a step raises throughput {twice:.2f}x.")
+    elif parts is not None and sum(parts) > 0:
+        said.append(f"Twice the work a step would raise throughput at most {gain_of_twice(parts):.2f}x.")
     parts_s = [cost for cost in (_warmup_s(material.run), startup(material.run, material.answers)) if cost]
     if parts_s and material.remaining_steps and material.run.step_s:
         cost_s = sum(parts_s)

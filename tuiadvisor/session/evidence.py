@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.phases import COMPUTE, GROWING
+from tuiadvisor.scaling.batch import law_of_batches
 from tuiadvisor.views.devices import num_devices
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
@@ -16,6 +17,7 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tuiadvisor.scaling.batch import BatchLaw
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import Finding, PastFinding, PauseView, RunView, StepSummary
 
@@ -306,6 +308,36 @@ def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
     if not found or transfer is None:
         return None
     return transfer + (run.seconds.get("optimizer") or 0.0), sum(found)
+
+
+def batch_law(run: Facts, others: tuple[Facts, ...]) -> BatchLaw | None:
+    """What a batch costs by recordings of several at this number of devices; None where there is one batch, or no line.
+
+    others: of the same work; another model's samples are no measure of this one's.
+    """
+    measured = sorted(
+        (one.samples_per_step, one.step_s)
+        for one in (run, *others)
+        if one.num_devices == run.num_devices and one.samples_per_step and one.step_s
+    )
+    if run.num_devices is None or len({batch for batch, _ in measured}) < 2:
+        return None
+    found = law_of_batches(run.num_devices, None, measured)
+    return None if found.fixed_s is None or found.per_sample_s is None else found
+
+
+def measured_parts(run: Facts, others: tuple[Facts, ...]) -> tuple[float, float] | None:
+    """As `fixed_and_growing`, by the batches that were recorded; None where they do not tell."""
+    law = batch_law(run, others)
+    if law is None or law.fixed_s is None or law.per_sample_s is None or run.samples_per_step is None:
+        return None
+    return max(law.fixed_s, 0.0), law.per_sample_s * run.samples_per_step
+
+
+def gain_of_twice(parts: tuple[float, float]) -> float:
+    """Times the samples a second at twice the batch, of its (fixed, growing) seconds."""
+    fixed, growing = parts
+    return 2 * (fixed + growing) / (fixed + 2 * growing) if growing else 2.0
 
 
 def compute_to_communication(run: Facts) -> tuple[float, str] | None:

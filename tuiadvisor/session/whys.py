@@ -12,7 +12,9 @@ from tuiadvisor.session.answer import Why
 from tuiadvisor.session.ceilings import link, storage
 from tuiadvisor.session.evidence import (
     fixed_and_growing,
+    gain_of_twice,
     largest_parts,
+    measured_parts,
     part_words,
     parts_sum_s,
     share_of_step,
@@ -115,15 +117,21 @@ def _allreduce(run: Facts) -> Why:
 
 def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
     question = "Why does batch size change throughput?"
-    parts = fixed_and_growing(run)
-    if parts is None or run.step_s is None:
+    recorded, parts = measured_parts(run, others), fixed_and_growing(run)
+    if (recorded is None and parts is None) or run.step_s is None:
         return Why("batch", question, "Unknown: the step was not seen in parts.", "Record ranks with hooks.")
-    fixed, growing = parts
-    answer = (
-        f"{seconds(fixed)} of a step (gradient communication and optimizer) cost the same at any batch, "
-        f"{seconds(growing)} grow with it. Twice the batch would pay the fixed part once for twice the samples: at "
-        f"best {2 * (fixed + growing) / (fixed + 2 * growing):.2f}x the samples a second."
-    )
+    if recorded is not None:
+        answer = (
+            f"{seconds(recorded[0])} of a step cost the same at any batch, {seconds(recorded[1])} grow with it, by the "
+            "batches recorded. Twice the batch pays the fixed part once for twice the samples: that brings "
+            f"{gain_of_twice(recorded):.2f}x the samples a second."
+        )
+    elif parts is not None:
+        answer = (
+            f"{seconds(parts[0])} of a step (gradient communication and optimizer) cost the same at any batch, "
+            f"{seconds(parts[1])} grow with it. Twice the batch would pay the fixed part once for twice the samples: "
+            f"at best {gain_of_twice(parts):.2f}x the samples a second."
+        )
     measured = [
         (entry.samples_per_step, entry.samples_per_step / entry.step_s)
         for entry in (run, *others)
