@@ -246,6 +246,7 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
         low, high = run.step_s / max(prospect.high, 1.0), run.step_s / max(prospect.low, 1.0)
         hypothesis = (
             f"Without what is found ({_title(run, prospect.finding)}) a step takes "
+            f"{'at best ' if prospect.at_best else ''}"
             f"{seconds(run.step_s / max(prospect.expected, 1.0))}"
             f" ({seconds(low)} to {seconds(high)})."
         )

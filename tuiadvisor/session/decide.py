@@ -33,6 +33,7 @@ class Prospect:
     expected: float
     low: float
     high: float
+    at_best: bool = False  # an upper bound: what others could do meanwhile was not seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Decision:
     num_devices: int | None = None  # to move to
     ready_within_h: float | None = None  # a change that is ready later serves nothing of the rest
     is_open: bool = False  # nothing is decided yet: until more is seen it runs on as it is
+    at_best: bool = False  # its gain is an upper bound
 
 
 def decide(case: Case) -> Decision:
@@ -255,6 +257,7 @@ def tuning(case: Case) -> Decision | None:
         _effort_money(case),
         _break_even(case, speedup),
         ready_within_h=case.hours_now,
+        at_best=prospect.at_best,
     )
 
 

@@ -68,7 +68,8 @@ def gain_words(decision: Decision) -> str:
     """What the decision brings, with its interval, or what is missing to say it."""
     parts = []
     if decision.speedup is not None:
-        parts.append(_interval(decision.speedup, ".2f", "x the speed"))
+        best = "at best " if decision.at_best else ""
+        parts.append(best + _interval(decision.speedup, ".2f", "x the speed"))
     if decision.saved_h is not None:
         parts.append(_interval(decision.saved_h, ".3g", " h of the remaining run"))
     if decision.saved_money is not None:

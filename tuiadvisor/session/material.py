@@ -191,7 +191,14 @@ def _prospect(run: Facts, verdict: Verdict) -> Prospect | None:
     if finding is None or verdict.speedup is None:
         return None
     speedup = verdict.speedup
-    return Prospect(finding.id, finding.message, speedup.expected, speedup.low, speedup.high)
+    return Prospect(
+        finding.id,
+        finding.message,
+        speedup.expected,
+        speedup.low,
+        speedup.high,
+        at_best=verdict.at_best,
+    )
 
 
 def _unpriced(run: Facts, verdict: Verdict) -> Unpriced | None:
