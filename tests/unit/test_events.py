@@ -354,6 +354,19 @@ def test_a_steady_run_has_no_change_of_level() -> None:
     assert not kinds(log)
 
 
+def test_who_comes_later_sees_no_second_beginning() -> None:
+    """A replay that opens at its end dated a finding at the first step held, beside its true beginning."""
+    view = views.straggler()
+    early, late = EventLog(), EventLog()
+    for log, since in ((early, 1), (late, 36)):
+        evidence = {**view.findings[0].evidence, "onset_seen": 0}
+        found = replace(view.findings[0], severity="critical", since_step=since, evidence=evidence)
+        for second_s in (100.0, 100.0 + SETTLE_S):
+            log.take(at(replace(view, findings=(found,)), second_s, 341))
+    late.join(early)
+    assert [1] == [each.step for each in late.events if each.kind == "onset"]
+
+
 def test_no_more_than_a_bound_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go."""
     monkeypatch.setattr(event_log, "MAX_EVENTS", 2)

@@ -81,3 +81,14 @@ def test_nothing_compared_yet_leaves_room_for_the_run_itself() -> None:
     tall = "\n".join(row.text for row in keyboard.place.rows(160, 45))
     assert "this run as it is now" in tall
     assert "its step time" in tall
+
+
+def test_of_a_recording_nothing_is_said_to_be_asked_of_its_ranks() -> None:
+    """“press D to see each call of the next 3 s” stood on screen 4 of a replay, where D does nothing."""
+    unseen = replace(FEW, overlap=replace(FEW.overlap, comm_total_s=None))
+    for state, is_live in ((views.live(unseen), True), (views.replay(unseen), False)):
+        keyboard = Keyboard(state)
+        keyboard.press("4")
+        shown = "\n".join(row.text for row in keyboard.place.rows(160, 45))
+        assert is_live == ("press D" in shown)
+        assert "tuiadvisor import kineto DIR" in shown

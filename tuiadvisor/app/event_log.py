@@ -96,7 +96,7 @@ class EventLog:
         """All that is held, oldest first."""
         if self._told is None:
             # One that was also collected elsewhere is the same event.
-            self._told = tuple(sorted(dict.fromkeys(self._events.values()), key=_place))
+            self._told = _without_repeats(sorted(dict.fromkeys(self._events.values()), key=_place))
         return self._told
 
     def take(self, view: RunView) -> None:
@@ -274,6 +274,25 @@ class EventLog:
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
             event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
             self._note((RESTART, restart.number), event)
+
+
+def _without_repeats(events: list[Event]) -> tuple[Event, ...]:
+    """Whoever comes in the middle sees a finding at the first step that is held: it has begun once, unless it ended.
+
+    events: in order.
+    """
+    kept: list[Event] = []
+    going: set[tuple[tuple[int, ...], str]] = set()
+    for event in events:
+        subject = (event.ranks, event.words)
+        if event.kind == RESOLVED:
+            going.discard(subject)
+        if event.kind == ONSET:
+            if event.by_then and subject in going:
+                continue
+            going.add(subject)
+        kept.append(event)
+    return tuple(kept)
 
 
 def _meet(one: Event, other: Event) -> bool:

@@ -33,6 +33,9 @@ HOW_TO_SEE = (
     "press D to see each call of the next 3 s, P on a rank (2, enter) to trace its next steps with "
     "torch's profiler, or read traces you have: tuiadvisor import kineto DIR"
 )
+TO_IMPORT = (
+    "read traces you have: tuiadvisor import kineto DIR"  # of what is over nothing can be asked any more
+)
 
 
 class OverlapPage(Page):
@@ -63,6 +66,7 @@ class OverlapPage(Page):
             return waiting(state, width, height)
         room = width - 2 * MARGIN
         roomy = height >= 26
+        is_live = state.mode == "live" and state.replay is None
         gap = [BLANK] if roomy else []
         top = [
             rule("a mean step, its phases in their order", room, *sections.windows(view)),
@@ -72,11 +76,11 @@ class OverlapPage(Page):
             *(_legend(view, room) if roomy else []),
             *gap,
             rule("communication of a step", room, _seen(view)),
-            *_shares(view, room),
+            *_shares(view, room, is_live=is_live),
             *gap,
             *_spaced(exchange(view, room), gap),
             rule("collectives", room, _basis(view)),
-            *_table(view, room),
+            *_table(view, room, is_live=is_live),
         ]
         lanes_of = _culprit_lanes(view, room, int(roomy))
         drawn = waits_of_ranks(view, room, height - len(top) - len(lanes_of) - len(rows) - 1)
@@ -172,7 +176,7 @@ def _seen(view: RunView) -> str:
     return f"* timed in {text_of.share(share)} of the steps, the rest in all"
 
 
-def _shares(view: RunView, width: int) -> list[Line]:
+def _shares(view: RunView, width: int, *, is_live: bool) -> list[Line]:
     overlap = view.overlap
     if _is_alone(view):
         return [line((ALONE, "dim"))]
@@ -201,7 +205,8 @@ def _shares(view: RunView, width: int) -> list[Line]:
         why = next(
             (item.why for item in view.unknown if item.metric == "overlap"), "no step was watched in detail"
         )
-        how = f" To see it, {HOW_TO_SEE}." if view.pipeline is None and view.imported is None else ""
+        how = f" To see it, {HOW_TO_SEE if is_live else TO_IMPORT}."
+        how = how if view.pipeline is None and view.imported is None else ""
         rows += [line((text, "dim")) for text in wrap(f"What is hidden is unknown: {why}.{how}", width)]
     return rows
 
@@ -213,7 +218,7 @@ def _basis(view: RunView) -> str:
     return f"calls seen one by one, up to step {latest:,}"
 
 
-def _table(view: RunView, width: int) -> list[Line]:
+def _table(view: RunView, width: int, *, is_live: bool) -> list[Line]:
     wide = width >= 100
     if _is_alone(view):
         return [line((ALONE, "dim"))]
@@ -227,7 +232,7 @@ def _table(view: RunView, width: int) -> list[Line]:
     rows = [Line((*head.spans, ("  last arriver", "dim"))), _barrier(view, wide=wide)]
     rows += [_collective(each, wide=wide) for each in view.collectives]
     if not view.collectives:
-        text = OWN_UNSEEN if _is_own(view) else DDP_UNSEEN
+        text = (OWN_UNSEEN if is_live else OWN_UNTOLD) if _is_own(view) else DDP_UNSEEN
         rows += [line((each, "dim")) for each in wrap(text, width)]
     return rows
 
@@ -264,6 +269,7 @@ def _is_alone(view: RunView) -> bool:
 
 DDP_UNSEEN = "DDP's own all-reduces run in C++: here they are seen as one; a trace shows each of them."
 OWN_UNSEEN = "Which collectives the loop calls was not seen yet: D watches each call of the next 3 s."
+OWN_UNTOLD = "Which collectives the loop calls was not seen."
 ALONE = "one rank: there is no gradient communication"
 HEADS = ("operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden")
 
