@@ -37,6 +37,28 @@ STRAGGLER: Final = ("--fault", "slow-backward", "--fault-rank", "2", "--delay-ms
 SIZES_TABLE: Final = "devices,step_s,global_batch\n256,32.0,768\n512,16.5,768\n768,11.5,768\n1024,8.9,768\n"
 
 
+MOST_ANSWERS: Final = 7  # from the symptom to the decision
+MOST_S: Final = 180.0
+STEPS_LEFT: Final = ("Down",) * 3  # below the price
+DECIDED_BY: Final = ("Down",) * 3  # below the steps left
+DECIDED: Final = "no question left that could change it|answers were given: measure now"
+# What the dialogue may ask: words of the question, the keys that answer. No other job is on the hosts, ranks hold
+# parts alike, 500,000 steps remain; other questions of yes or no: no. Any other is skipped, which counts, too.
+ANSWERS: Final = (
+    ("Does every rank hold", ("y",)),
+    ("How many steps of this", ("Enter", *"500000", "Enter")),
+    ("hours of an engineer would", ("Enter", *"2", "Enter")),
+    ("hour of an engineer cost", ("Enter", *"100", "Enter")),
+    ("one device cost", ("Enter", *"2", "Enter")),
+    ("Which one decides", ("Down", "Enter")),
+    ("if the run were to end", (*("Down",) * 3, "Enter")),
+    ("minutes does ending", ("Enter", *"5", "Enter")),
+    ("worth to have the result", ("Enter", *"10", "Enter")),
+    ("total batch stay fixed", ("Down", "Enter")),
+    ("\nno\n", ("n",)),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Keys as tmux names them, then what must be on the screen."""
@@ -47,6 +69,9 @@ class Stop:
     settle_s: float = 1.0
     meanwhile: str = ""  # a key that is pressed until the words come
     is_pictured: bool = True  # not while a question takes what is typed
+    answers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # to what is asked until the words come
+    num_answers: int = 0  # that the keys give
+    is_decided: bool = False  # its words are the decision; else the last stop's are
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +96,8 @@ STORIES: Final = {
             Stop("rank", ("Enter",), "lines of code|no difference|too few samples", 1.5),
             Stop("what-if", ("3", "i"), "rank 2 fixed", 1.5),
             Stop("dialogue", ("d",), "causes by weight", 2.0),
-            Stop("answered", ("y",), "you said", 2.0),
+            Stop("answered", ("n",), "you said", 2.0, num_answers=1),
+            Stop("decided", (), DECIDED, 2.0, answers=ANSWERS),
         ),
         STRAGGLER,
     ),
@@ -80,9 +106,11 @@ STORIES: Final = {
         (
             Stop("curves", (), "devices"),
             # Price of a device-hour, steps that are left, what decides: three answers, and the decision has its money.
-            Stop("price", ("Enter", "2", "Enter"), "in money|price of a device-hour +2", 1.5),
-            Stop("length", ("Down", "Down", "Down", "Enter", *"100000", "Enter"), "100,?000", 1.5),
-            Stop("decision", ("Down", "Down", "Down", "Enter", *"cost", "Enter"), "decided by +cost", 1.5),
+            Stop("price", ("Enter", "2", "Enter"), "in money|price of a device-hour +2", 1.5, num_answers=1),
+            Stop("length", (*STEPS_LEFT, "Enter", *"100000", "Enter"), "100,?000", 1.5, num_answers=1),
+            Stop(
+                "decision", (*DECIDED_BY, "Enter", *"cost", "Enter"), "decided by +cost", 1.5, num_answers=1
+            ),
         ),
     ),
     "hang": Story(
@@ -90,7 +118,8 @@ STORIES: Final = {
         (
             Stop("runs", (), "KEEP|TUNE|LIVE", 6.0),
             Stop("stalled", (), "STALLED", 2.0),
-            Stop("events", ("E",), "STALLED", 2.0),
+            Stop("where", ("Escape", "C"), "stands at|stand at", 2.0, is_decided=True),
+            Stop("events", ("E",), "stalled", 2.0),
         ),
         ("--fault", "none"),
         stops_rank=3,
@@ -105,7 +134,8 @@ STORIES: Final = {
             Stop("advisor", ("5",), "judged: the whole recording", 3.0),
             # A size that somebody thinks of: what is known of it, or why nothing is.
             Stop("dialogue", ("d",), "causes by weight", 1.5),
-            Stop("other-size", ("N", *"64", "Enter"), "64 devices", 1.5),
+            Stop("other-size", ("N", *"64", "Enter"), "64 devices", 1.5, num_answers=1),
+            Stop("decided", (), DECIDED, 2.0, answers=ANSWERS),
         ),
         STRAGGLER,
         before="record --pid {pid} --for 20s -o {folder}/night.tuirec",
@@ -118,6 +148,10 @@ class Walk:
 
     def __init__(self, folder: Path, size: str, command: str) -> None:
         """folder: where the screens begin, and where key I saves."""
+        self.num_answers = 0
+        self.decided_s: float | None = None  # from the start of the screens
+        self._is_decided = False
+        self._begun_s = time.monotonic()
         self._server = f"walk-{os.getpid()}"
         self._folder = folder
         columns, rows = size.split("x")
@@ -132,7 +166,13 @@ class Walk:
         for key in stop.keys:
             self._tmux("send-keys", key)
             time.sleep(0.4)
+        self.num_answers += stop.num_answers
+        if stop.answers:
+            self._answer(stop)
         self._wait(stop)
+        if self.decided_s is None or not self._is_decided:
+            self.decided_s = time.monotonic() - self._begun_s
+        self._is_decided |= stop.is_decided
         time.sleep(stop.settle_s)
         if not stop.is_pictured:
             return None
@@ -151,6 +191,25 @@ class Walk:
             self._tmux("send-keys", "q")
             time.sleep(4.0)
             self._tmux("kill-server")
+
+    def _answer(self, stop: Stop) -> None:
+        """Answer what is asked, one question after the other, until the words of the stop come."""
+        while not re.search(stop.shows, screen := self._tmux("capture-pane", "-p")):
+            if self.num_answers > MOST_ANSWERS:
+                raise SystemExit(f"{stop.name}: more than {MOST_ANSWERS} answers; the screen was:\n{screen}")
+            asked = _asked(screen)
+            words, keys = next(
+                (pair for pair in stop.answers if re.search(pair[0], asked)), ("skipped", ("s",))
+            )
+            print(f"  {stop.name}: {words.strip()}: {' '.join(keys)}", flush=True)
+            for key in keys:
+                self._tmux("send-keys", key)
+                time.sleep(0.4)
+            self.num_answers += 1
+            deadline_s = time.monotonic() + PATIENCE_S
+            while _asked(self._tmux("capture-pane", "-p")) == asked:
+                self._check(deadline_s, f"{stop.name}: the answer to {words.strip()!r} changed nothing")
+                time.sleep(0.2)
 
     def _wait(self, stop: Stop) -> None:
         words = stop.shows.format(seed=os.getpid())
@@ -173,6 +232,13 @@ class Walk:
             check=True,
         )
         return done.stdout
+
+
+def _asked(screen: str) -> str:
+    """How many were answered and what is asked now, without what was; at 160 columns the causes stand beside it."""
+    shown = re.split("to find out|ONE change", re.split("── dialogue", screen)[-1])[0]
+    shown = "\n".join(re.split(" {3,}", each.strip())[0] for each in shown.splitlines())
+    return re.sub(r"you said: [^?]*\?[^\n]*\n", "", shown)
 
 
 @contextlib.contextmanager
@@ -216,6 +282,11 @@ def walk(name: str, size: str, out: Path) -> list[Path]:
             if stopped is not None:
                 os.kill(stopped, signal.SIGCONT)
             screens.close()
+    if screens.decided_s is not None:
+        told = f"{name} at {size}: decided after {screens.decided_s:.0f} s with {screens.num_answers} answers"
+        print(told, flush=True)
+        if screens.decided_s > MOST_S or screens.num_answers > MOST_ANSWERS:
+            raise SystemExit(f"{told}: more than {MOST_S:.0f} s or {MOST_ANSWERS} answers")
     return made
 
 
