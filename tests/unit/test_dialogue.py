@@ -181,6 +181,17 @@ def test_the_remaining_run_is_asked_where_the_decision_needs_it() -> None:
     assert stated.dialogue.question is None
 
 
+def test_after_the_last_answer_it_says_how_many_questions_are_left_on_the_other_screen() -> None:
+    """“what is left to ask is on screen 5” stood above “no question left that could change it”."""
+    answers: dict[str, str | float] = {OTHER_SIZE: 64.0, "lengths_differ": "no", "objective": "time"}
+    spare = [one.id for one in QUESTIONS if one.kind == "yes_no" and one.id not in answers]
+    answers |= dict.fromkeys(spare[: MAX_ANSWERS - len(answers)], "no")
+    over = held((LATE,), answers).dialogue
+    assert over.question is None
+    assert "what is left to ask is on screen 5" in over.why_over
+    assert over.num_left > 0
+
+
 def test_large_numbers_stand_as_they_were_typed() -> None:
     """An engineer's 500,000 hours read "5e+05 h", a million steps "1e+06 steps"."""
     session = guided(held((LATE,), {"effort_hours": 500_000.0, "remaining_steps": 1e6}), "")

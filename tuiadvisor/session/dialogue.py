@@ -127,7 +127,7 @@ def dialogue(
         is_open=decision.is_open,
         last=_last(questions, answers, last),
         num_answers=len(answers),
-        num_left=len(left_out) if why_over else len(worth),
+        num_left=len(left_out) if why_over and len(answers) < MAX_ANSWERS else len(worth),
         wanted=size_words(material.case),
         wanted_before=size_words((was or material).case),
     )
