@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 from patience import PATIENCE_S
-from training import LIGHT
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "demo" / "train.py"
@@ -115,7 +114,7 @@ TRAINING_ENV = {
     "OMP_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
     "GLOO_SOCKET_IFNAME": "lo",
-    "PYTHONPATH": os.pathsep.join((str(LIGHT), PYTHONPATH)),
+    "PYTHONPATH": PYTHONPATH,
 }
 
 

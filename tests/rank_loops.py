@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from patience import PATIENCE_S, RECORD_FOR, wait_until
-from training import end, without_compiler
+from training import end
 
 from tuiadvisor.cli import main
 
@@ -28,7 +29,7 @@ def training(script: str, kind: str, folder: Path, num_ranks: int = 2) -> Iterat
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    shared = {**without_compiler(), "OMP_NUM_THREADS": "1"}
+    shared = {**os.environ, "OMP_NUM_THREADS": "1"}
     if num_ranks > 1:
         shared |= {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ranks = []

@@ -31,9 +31,8 @@ def launch(
 ) -> subprocess.Popen[bytes]:
     """Run the demo training below a launcher, in a session of its own; quiet unless it fails.
 
-    prefix: a command that starts it. is_whole: with torchrun itself and all of torch, where costs or every part of a
-    process matter. Else the launcher is one that does not import torch, and the ranks leave its compiler out: a third
-    of the processor time.
+    prefix: a command that starts it. is_whole: with torchrun itself, where costs or every process of a job matter. Else
+    the launcher is one that does not import torch, which costs as much processor time as a rank's start.
     """
     torchrun = ["-m", "torch.distributed.run"] if is_whole else [str(LIGHT / "torchrun")]
     return subprocess.Popen(
@@ -49,19 +48,9 @@ def launch(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={
-            **(os.environ if is_whole else without_compiler()),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONWARNINGS": "ignore",
-        },
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
         start_new_session=True,
     )
-
-
-def without_compiler() -> dict[str, str]:
-    """The environment of ranks that import torch but not its compiler, which they do not use."""
-    found = os.pathsep.join(part for part in (str(LIGHT), os.environ.get("PYTHONPATH", "")) if part)
-    return {**os.environ, "PYTHONPATH": found}
 
 
 def end(training: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:

@@ -15,7 +15,6 @@ import psutil
 import pytest
 import zmq
 from patience import PATIENCE_S
-from training import without_compiler
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.discovery import RankProcess, find_ranks
@@ -118,7 +117,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(*command: str, **options: Any) -> subprocess.Popen[bytes]:
-        variables = without_compiler() | {"OMP_NUM_THREADS": "1"}
+        variables = os.environ | {"OMP_NUM_THREADS": "1"}
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": variables}
         processes.append(subprocess.Popen([sys.executable, *command], **{**silent, **options}))
         return processes[-1]
@@ -159,7 +158,7 @@ def test_torchrun_job_is_watched_from_its_launch_on_and_left_without_a_trace(
     core: str, started: Callable[..., subprocess.Popen[bytes]], watch: Callable[[int], Watch]
 ) -> None:
     """Ranks still importing torch are waited for; loader workers are left alone; all probes come out."""
-    job = started(*torchrun("--workers", "1"), env=os.environ | {"OMP_NUM_THREADS": "1"})  # all of torch
+    job = started(*torchrun("--workers", "1"))
     watching = watch(job.pid)
     watching.until(lambda watch: watch.num_steps(0) > 20 and watch.num_steps(1) > 20)
     hello = watching.of(FrameKind.HELLO)[-1]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S
-from training import running, without_compiler
+from training import running
 
 from tuiadvisor.agent.session import mapped_rings
 from tuiadvisor.app.live_session import Session
@@ -98,7 +98,7 @@ def test_overlap_of_a_schedule_of_known_lengths(tmp_path: Path) -> None:
     """Within ten points of the constructed overlap on each of two gloo ranks, and different on each."""
     script = tmp_path / "schedule.py"
     script.write_text(SCHEDULE)
-    environment = {**without_compiler(), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     arguments = [sys.executable, str(script), str(tmp_path), str(Path(__file__).parents[1])]
     ranks = [
         subprocess.Popen(arguments, env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)

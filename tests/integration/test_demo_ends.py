@@ -9,7 +9,6 @@ import sys
 import psutil
 import pytest
 from patience import PATIENCE_S, wait_until
-from training import without_compiler
 
 from tuiadvisor.agent.session import mapped_rings
 
@@ -24,7 +23,6 @@ def test_the_training_ends_with_the_demo(number: signal.Signals, *, is_watched: 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=without_compiler(),
     )
     training: list[psutil.Process] = []
     try:

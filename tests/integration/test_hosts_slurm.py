@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nodes import LIGHT, PYTHONPATH, SCRIPT, can_make_nodes, free_port
+from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port
 from patience import PATIENCE_S, complaints, wait_until
 from rank_loops import is_late, recorded_until
 from traps import Traps
@@ -78,7 +78,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     folder = tmp_path_factory.mktemp("slurm")
     for parent in (folder, *folder.parents[:2]):
         parent.chmod(0o755)  # munge trusts no socket below a folder it may not pass
-    env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PYTHONPATH": f"{LIGHT}:{PYTHONPATH}"}
+    env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PYTHONPATH": PYTHONPATH}
     env |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
     port = free_port()
     up = subprocess.Popen(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
-from training import without_compiler
 
 pytest.importorskip("torch")
 NUM_TURNS = 6
@@ -83,7 +83,7 @@ def test_overlap_of_a_schedule_of_known_lengths(tmp_path: Path) -> None:
     """Each rank's hidden share of communication within three points of its own stopwatch, and not the other's."""
     script = tmp_path / "schedule.py"
     script.write_text(SCHEDULE)
-    environment = {**without_compiler(), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), str(tmp_path), str(Path(__file__).parents[1])],

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from patience import PATIENCE_S
-from training import SCRIPT, without_compiler
+from training import SCRIPT
 
 from tuiadvisor.cli import run_
 from tuiadvisor.errors import TuiadvisorError
@@ -37,7 +37,7 @@ sys.exit(int(sys.argv[2]))
 def run(folder: Path, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tuiadvisor", "run", "--no-ui", *options, "--", *command],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=without_compiler(),
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
 
 
@@ -84,7 +84,6 @@ def test_what_cannot_be_watched_trains_to_its_end(
         raise fault
 
     monkeypatch.setattr(run_, "_watch", failing)
-    monkeypatch.setenv("PYTHONPATH", without_compiler()["PYTHONPATH"])
     parser = argparse.ArgumentParser()
     run_.add_options(parser)
     assert 5 == run_.run(parser.parse_args(["--no-ui", "--", sys.executable, script, "3", "5"]))
@@ -116,7 +115,7 @@ def test_a_polite_kill_is_passed_on_to_the_training(script: str, tmp_path: Path)
     """As a scheduler ends a job: nothing of it is left, and the exit code is that of a kill."""
     ours = subprocess.Popen(
         [sys.executable, "-m", "tuiadvisor", "run", "--no-ui", "--", sys.executable, script, "600", "0"],
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=without_compiler(),
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     children: list[psutil.Process] = []
     try:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S, complaints, wait_until
-from training import without_compiler
 
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
@@ -101,7 +100,7 @@ def test_a_hang_is_tied_to_its_collective(tmp_path: Path) -> None:
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), str(tmp_path)],
-            env={**without_compiler(), "RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
             stderr=subprocess.DEVNULL,
         )
         for rank in range(2)
