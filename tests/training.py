@@ -19,6 +19,8 @@ from tuiadvisor.errors import TuiadvisorError
 
 SCRIPT = Path(__file__).parents[1] / "demo" / "train.py"
 LIGHT = Path(__file__).parent / "light"
+# Of Gloo itself, and of torch where its Gloo names no thread (Debian's).
+GLOO_LOOPS = ("gloo_tcp_loop", "pt_gloo_runloop")
 STEPS_WOKEN = 6  # gloo's loop wakes once or more for what a peer sends in a step
 
 
@@ -80,19 +82,20 @@ def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> list[Ra
 
 
 def _trains(pid: int) -> bool:
-    """Gloo's loop thread exists once the process group is up."""
+    """Gloo's loop threads exist once the process group is up."""
     return _num_woken(pid) is not None
 
 
 def _num_woken(pid: int) -> int | None:
-    """How often gloo's loop thread has woken for a message; None as long as there is none."""
+    """How often gloo's loop threads have woken for a message; None as long as there is none."""
+    num_woken = []
     for thread in psutil.Process(pid).threads():
         task = Path(f"/proc/{pid}/task/{thread.id}")
         with contextlib.suppress(OSError):  # a thread may end while we look
-            if "gloo_tcp_loop" in (task / "comm").read_text():
+            if (task / "comm").read_text().strip() in GLOO_LOOPS:
                 said = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-                return int(said["voluntary_ctxt_switches"])
-    return None
+                num_woken.append(int(said["voluntary_ctxt_switches"]))
+    return sum(num_woken) if num_woken else None
 
 
 def wait_for_steps(training: subprocess.Popen[bytes], ranks: list[RankProcess]) -> None:
