@@ -550,7 +550,7 @@ def test_iterations_without_a_time_make_no_means_of_the_others(tmp_path: Path) -
     assert any("8 iterations left out" in loss for loss in found["losses"])
 
 
-@pytest.mark.parametrize("time", ["nan", "0.0", "1e30", "-5.0"])
+@pytest.mark.parametrize("time", ["nan", "1e30", "-5.0"])
 def test_a_log_whose_times_are_all_unusable_is_told_as_that(tmp_path: Path, time: str) -> None:
     """And not as a table without a column."""
     path = tmp_path / "train.log"

@@ -235,6 +235,8 @@ EVIDENCE_NAMES = {
     "excess_s": "late by, in a step in which it is late",
     "excess_share": "late by, share of a mean step",
     "excess_core_wait_s": "waits longer for a core than its peers by",
+    "pageable_share": "of the traced time, copying from pageable memory to a device",
+    "pageable_words": "copies from pageable memory",
     "cpu_limit_cores": "CPU limit of its container, cores",
     "cpu_limit_share": "of the time, the limit can have held a typical rank back",
     "throttled_share": "periods in which the CPU limit held a typical rank back",

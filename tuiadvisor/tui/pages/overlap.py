@@ -88,7 +88,7 @@ class OverlapPage(Page):
         spare = (height - len(top) - len(lanes_of) - len(rows)) // 2
         rows = [
             *top,
-            *(_culprit_lanes(view, room, 1 + min(spare, MORE_LANES)) if spare > 0 else lanes_of),
+            *(_culprit_lanes(view, room, int(roomy) + min(spare, MORE_LANES)) if spare > 0 else lanes_of),
             *rows,
         ]
         return self.arranged(
