@@ -34,6 +34,9 @@ WORTH_A_WORD: Final = 0.02
 MIN_CLEAR_CALLS: Final = 8  # that somebody waits for, as diagnosis' MIN_CLEAR_STEPS
 IN_NEARLY_ALL: Final = 0.9  # of those calls one rank is the last; chosen
 BEYOND_SPREAD: Final = 2.0  # times what lies between the first and the last of all others; chosen
+# A rank most of whose delay lies in so few of the calls does not arrive last, it paused: chosen. One that is late by as
+# much in every call has half of its delay in half of them, one that is so in every fourth step in an eighth.
+IN_FEW: Final = 0.1
 # Ranks that come late together share one delay: chosen, half of the ranks at most, of two halves the later one.
 IN_MOST: Final = 0.75  # of the calls all of them come after all others, as diagnosis' MIN_CLEAR_HITS
 HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than this itself is a victim
@@ -216,6 +219,8 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) 
         lead_R=by_last(np.where(clear_M, latest_M - _before_last(begin_MR), 0.0)),
         own_R=by_last(np.where(clear_M, own_M, 0.0)),
         alone_R=_alone(common, table),
+        most_in_R=np.array([_most_in(longest_M[last_M == column]) for column in range(num_ranks)]),
+        num_calls=int(last_M.size),
         steady_R=np.array(
             [
                 _is_steady(own_M[clear_M & (last_M == column)], behind_M[clear_M & (last_M == column)])
@@ -237,6 +242,12 @@ def _before_last(begin_MR: Floats) -> Floats:
     """When the last rank but one arrived at each collective; each has two or more."""
     known_MR = np.where(np.isnan(begin_MR), -np.inf, begin_MR)
     return np.asarray(np.partition(known_MR, -2, axis=1)[:, -2])
+
+
+def _most_in(delay_K: Floats) -> int:
+    """How many calls, those with the longest delays first, hold half of a rank's delay."""
+    longest_K = np.cumsum(np.sort(delay_K)[::-1])
+    return int(np.searchsorted(longest_K, 0.5 * longest_K[-1])) + 1 if longest_K.size else 0
 
 
 def _stand_out(begin_MR: Floats, clear_M: Bools, last_M: Ints) -> Bools:
@@ -299,6 +310,8 @@ class _Sums:
     lead_R: Floats
     own_R: Floats
     alone_R: Floats
+    most_in_R: Ints  # as of `_most_in`
+    num_calls: int
     steady_R: Bools  # whose own time as the last is as steady as a transfer
     stands_out_R: Bools  # as of `_stand_out`
     together: tuple[Bools, float]  # as of `_together`
@@ -357,7 +370,11 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
     # Of ranks that were not recorded one may be later still, by no more than this one waited.
     of_whom, whose = ("is the last of the ranks compared", "their") if unseen else ("arrives last", "all")
     of_time = f"{delay:.0%}" if delay >= WORTH_A_NAME else f"{delay:.1%}"
-    because = f"rank {rank} {of_whom} and causes {part:.0%} of {whose} waiting, {of_time} of the time"
+    most_in = int(sums.most_in_R[column])
+    is_rare = most_in <= IN_FEW * sums.num_calls
+    because = f"rank {rank} {'' if is_rare else f'{of_whom} and '}causes {part:.0%} of {whose} waiting, {of_time} of the time"
+    if is_rare:
+        because += f", most of it in {most_in} of {sums.num_calls} collectives"
     return (rank,), part, False, because
 
 
