@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from test_import_recording import imported, marked
 from tuiadvisor.advisor.cluster.device_work import device_work as told_work
 from tuiadvisor.cli import main
 from tuiadvisor.importers.computekinds import compute_kind
-from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMPUTE, MEMORY
 from tuiadvisor.report.document import document
 from tuiadvisor.tui.contract.feed import FeedState
@@ -120,6 +121,25 @@ def test_one_rank_says_what_one_rank_can_tell(tmp_path: Path, capsys: pytest.Cap
     assert "30 %" in shown
     assert "the loader" in shown
     assert "longest kernels" in shown
+
+
+def test_the_summary_shows_the_device_of_the_rank_that_is_late(tmp_path: Path) -> None:
+    """Its peers' devices only wait for it: "rank 0, not computing: exposed communication" told nobody why."""
+    late = kineto_summary(kineto_document(marked(tmp_path / "traces", 2)))
+    assert ("rank 2, not computing: ", "rank 2, kernels: ") == tuple(
+        line[: line.index(":") + 2] for line in late.splitlines() if re.match(r"rank \d+, ", line)
+    )
+
+
+def test_where_nobody_is_late_the_device_whose_host_is_latest_is_shown(tmp_path: Path) -> None:
+    """One whose host keeps up stood first and was shown; that rank 1 waits for its loader stood nowhere."""
+    other = json.loads(loader_bound(tmp_path).read_text())["traceEvents"]
+    trace(tmp_path / "rank1.json", other, 1, 2)
+    events = [launched(1, 0), event("ampere_sgemm_128x64_nn", 1, 999, correlation=1, stream=7)]
+    trace(tmp_path / "rank0.json", events, 0, 2)
+    document = kineto_document(tmp_path)
+    assert [] == document["stragglers"]["ranks"]
+    assert re.search("rank 1, not computing: .*waits for data: the loader", kineto_summary(document))
 
 
 def test_ranks_that_are_compared_have_their_waits_beside_and_no_sentence_of_one(

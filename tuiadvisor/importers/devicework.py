@@ -17,6 +17,8 @@ from tuiadvisor.metrics.traces.device_split import device_split
 from tuiadvisor.metrics.traces.gpu_timeline import gpu_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.importers.hostwork import HostWork
     from tuiadvisor.importers.rank_trace import RankTrace
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
@@ -208,11 +210,16 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
     return f"{said}. {'One rank alone does' if num_rows == 1 else 'These traces do'} not tell who is late"
 
 
-def work_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Of the first rank with a device: where its window goes, its kinds and longest kernels."""
-    row = next((row for row in rows if row["time_by_cause"] is not None), None)
-    if row is None:
+def work_lines(rows: list[dict[str, Any]], late: Sequence[int] = ()) -> list[str]:
+    """Of one rank with a device: where its window goes, its kinds and longest kernels.
+
+    late: ranks that are, the first of them is that one; else it is the one that idles most, whatever the others wait.
+    """
+    known = [row for row in rows if row["time_by_cause"] is not None]
+    if not known:
         return []
+    of_rank = {row["rank"]: row for row in reversed(known)}
+    row = next((of_rank[rank] for rank in late if rank in of_rank), max(known, key=_idles))
     window = row["time_by_cause"]["window_s"]
     who = _who(row)
     lines = [
@@ -226,6 +233,12 @@ def work_lines(rows: list[dict[str, Any]]) -> list[str]:
         f"  {_spent(each['seconds']):>10} {each['kernels']:>8,} x {each['name'][:WIDTH]}"
         for each in row["top_kernels"][:SHOWN]
     ]
+
+
+def _idles(row: dict[str, Any]) -> float:
+    """Share of the window in which nothing runs on the device, for its host's part."""
+    window = row["time_by_cause"]["window_s"]
+    return float(row["time_by_cause"]["host_s"] or 0.0) / window if window else 0.0
 
 
 def _spent(seconds: float) -> str:

@@ -463,7 +463,7 @@ def kineto_summary(document: dict[str, Any]) -> str:
             + (f"  {row['file']}" if counts[row["rank"]] > 1 or (name == "?" and num > 1) else "")
         )
     lines += document["says"] or [document["stragglers"]["because"]]
-    lines += work_lines(document["per_rank"])
+    lines += work_lines(document["per_rank"], [late["rank"] for late in document["stragglers"]["ranks"]])
     lines += efficiency_lines(document["efficiency"])
     lines += document["notes"]
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]

@@ -39,11 +39,13 @@ def tables(view: RunView) -> list[Table]:
 
 
 def shown_first(view: RunView, found: DeviceWork) -> DeviceTime:
-    """Whose device is shown in full: that of the first rank that is late, where the trace has it, else the first."""
+    """Whose device is shown in full: the first late rank's, where the trace has it, else whose host is latest."""
     of_trace = view.imported or view.traced
     late = (*(one.rank for one in view.stragglers), *((of_trace and of_trace.late_ranks) or ()))
     of_rank = {each.rank: each for each in found.ranks}
-    return next((of_rank[rank] for rank in late if rank in of_rank), found.ranks[0])
+    return next(
+        (of_rank[rank] for rank in late if rank in of_rank), max(found.ranks, key=lambda each: each.host)
+    )
 
 
 def idle_name(found: DeviceWork) -> str:

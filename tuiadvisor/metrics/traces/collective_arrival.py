@@ -372,7 +372,8 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
     of_time = f"{delay:.0%}" if delay >= WORTH_A_NAME else f"{delay:.1%}"
     most_in = int(sums.most_in_R[column])
     is_rare = most_in <= IN_FEW * sums.num_calls
-    because = f"rank {rank} {'' if is_rare else f'{of_whom} and '}causes {part:.0%} of {whose} waiting, {of_time} of the time"
+    comes = "" if is_rare else f"{of_whom} and "
+    because = f"rank {rank} {comes}causes {part:.0%} of {whose} waiting, {of_time} of the time"
     if is_rare:
         because += f", most of it in {most_in} of {sums.num_calls} collectives"
     return (rank,), part, False, because
