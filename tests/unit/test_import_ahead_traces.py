@@ -518,6 +518,8 @@ def test_a_wait_that_is_nobodys_is_no_reason_to_keep(
     assert "stragglers vary" in told["stragglers"]["because"]
     assert "keep" != view.verdict.decision
     assert "stragglers vary" in view.verdict.because
+    assert 1 == view.verdict.sentence.lower().count("stragglers vary")
+    assert view.verdict.sentence.endswith("is waiting for them. Not decided: the steps do not tell why.")
 
 
 def test_a_pause_in_one_step_makes_nobody_the_last_nor_ranks_take_turns(

@@ -93,7 +93,9 @@ def of_import(
         return verdict
     is_open = verdict.decision == "keep" or (verdict.decision == "tune" and is_less)
     if is_open and (why := _why_not_kept(imported, late)):
-        verdict = replace(NO_VERDICT, sentence=f"Not decided: {why}.", because=why, is_final=True)
+        # What the import says leads the sentence already, see below.
+        once = why.removesuffix(f", but {imported.because}") if imported.because in imported.says else why
+        verdict = replace(NO_VERDICT, sentence=f"Not decided: {once}.", because=why, is_final=True)
     if why_blind(imported):
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
     # Nobody can wait for more steps of a trace; where its ranks cannot be compared they need not decide, either.
@@ -119,7 +121,7 @@ def _why_not_kept(imported: Imported, late: tuple[int, ...]) -> str:
             "rank's, as in traces of other steps or of another job"
         )
     if imported.waits_share is not None and imported.waits_share >= MAX_WAITS_KEPT:
-        return f"its steps do not tell why, but {imported.because}"
+        return f"the steps do not tell why, but {imported.because}"
     return ""
 
 
