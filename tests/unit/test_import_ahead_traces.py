@@ -522,6 +522,19 @@ def test_a_wait_that_is_nobodys_is_no_reason_to_keep(
     assert view.verdict.sentence.endswith("is waiting for them. Not decided: the steps do not tell why.")
 
 
+def test_one_rank_with_less_to_do_is_early_though_the_others_differ_a_little(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own wait was said of the time of all: "several ranks arrive last; 12 % of the time is waiting for them"."""
+    works = (HEALTHY, HEALTHY, HEALTHY, Work(forward=8_000, backward=15_000))
+    told, view = imported(traced(tmp_path / "traces", works, 24, turns=1.03), capsys)
+    assert re.match(
+        r"rank 3 arrives early and waits 1\d\.\d% of the time; the others arrive",
+        told["stragglers"]["because"],
+    )
+    assert "keep" == view.verdict.decision
+
+
 def test_a_pause_in_one_step_makes_nobody_the_last_nor_ranks_take_turns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,6 +211,7 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) 
         rank: (int(wait_MR[:, column].sum()), int(caused_R[column]))
         for column, rank in enumerate(table.ranks)
     }
+    recorded_ns = float(np.nanmax(table.end_MR) - np.nanmin(begin_MR))
     sums = _Sums(
         ranks=table.ranks,
         wait_R=wait_MR.sum(axis=0),
@@ -230,7 +231,8 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) 
         stands_out_R=_stand_out(begin_MR, clear_M, last_M),
         together=_together(begin_MR, wait_MR, clear_M),
         own_ns=float(own_M.sum()),
-        recorded_ns=float(np.nanmax(table.end_MR) - np.nanmin(begin_MR)),
+        recorded_ns=recorded_ns,
+        early_R=_early_ones(wait_MR, recorded_ns),
     )
     culprits, share, not_recorded, because = _verdict(sums, unseen=unseen, complete=complete)
     found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
@@ -317,13 +319,21 @@ class _Sums:
     together: tuple[Bools, float]  # as of `_together`
     own_ns: float
     recorded_ns: float
+    early_R: Bools  # as of `_early_ones`
+
+
+def _early_ones(wait_MR: Floats, recorded_ns: float) -> Bools:
+    """Fewer than half of the ranks, who wait for all others; these wait too little for one another to name one."""
+    early_R = wait_MR.sum(axis=0) >= WORTH_A_NAME * recorded_ns
+    among_others_ns = wait_MR[:, ~early_R].max(axis=1, initial=0.0).sum()
+    is_clear = 2 * np.count_nonzero(early_R) < early_R.size and among_others_ns < WORTH_A_NAME * recorded_ns
+    return early_R if is_clear else np.zeros_like(early_R)
 
 
 def _early(sums: _Sums) -> str:
     """That a few ranks wait for all others, which come together: these have less to do, none of those is late."""
-    waits_R = sums.wait_R / sums.recorded_ns
-    early_R = waits_R >= WORTH_A_NAME
-    if not early_R.any() or np.median(waits_R) >= MATTERS:
+    waits_R, early_R = sums.wait_R / sums.recorded_ns, sums.early_R
+    if not early_R.any():
         return ""
     found = [rank for rank, is_early in zip(sums.ranks, early_R, strict=True) if is_early]
     most = f"{waits_R.max():.1%} of the time; the others arrive together: no straggler"
