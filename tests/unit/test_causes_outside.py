@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, folded, frames, on_devices
+from synthetic_run import MS, Fault, Job, above_info, folded, frames, on_devices, simulate
 from test_advisor_oddities import host_frames
 
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
@@ -23,6 +23,7 @@ from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
+from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.metrics.diagnosis import _stopped_in_pauses
 from tuiadvisor.metrics.lateness.in_window import Lateness, find_held
 from tuiadvisor.metrics.lateness.late_phase import Cause
@@ -881,3 +882,40 @@ def test_what_explains_a_delay_from_outside_covers_it_whatever_the_phases_show(
     peers = [OffCore(wait=0.02, stopped=0.0, is_counted=True)]
     found = _explained(cause, own, _Steps(30.0, 3.3 * MS, peers), excess_s=1.1 * MS)
     assert (found.off_core, found.cover) == (name, pytest.approx(cover))
+
+
+def stopped_once(job: Job, begin_s: float, end_s: float, rank: int) -> RunView:
+    """Ten looks a second, which find a rank stopped between two times alone, as by one SIGSTOP and SIGCONT."""
+    found = [int(ns) for ns in np.arange(begin_s, end_s, 0.1) * 1e9]
+    result = []
+    for second, frame in enumerate(host_frames(replace(job, num_steps=900), {0: 0.1, 1: 0.1})):
+        until_ns = frame.payload["mono_ns"]  # type: ignore[attr-defined]
+        told = [ns for ns in found if until_ns - 10**9 < ns <= until_ns]
+        looks = {"cpu_s": second, "looks": 10 * second}
+        ranks = [
+            {
+                **entry,
+                **looks,
+                "stopped_looks": sum(ns <= until_ns for ns in found) if entry["rank"] == rank else 0,
+                **({"stopped_at_ns": told} if told and entry["rank"] == rank else {}),
+            }
+            for entry in frame.payload["ranks"]  # type: ignore[attr-defined]
+        ]
+        result.append(replace(frame, payload={**frame.payload, "ranks": ranks}))
+    return folded([*frames(job), *result]).view()
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_one_stop_that_is_over_is_not_what_makes_each_step_late(stopped: int) -> None:
+    """A rank late in backward that had hung for a while: "25.9 ms late in 100 % of the steps, its process being stopped
+    again and again".
+    """
+    job = Job(
+        num_ranks=2, num_steps=600,
+        faults=(Fault("backward", (1,), 6 * MS), Fault("forward", (stopped,), 3.9, onset=350, until=351)),
+    )  # fmt: skip
+    begin_s = simulate(job).rows[stopped][350][STEP_NAMES.index("begin_ns")] / 1e9
+    view = stopped_once(job, begin_s + 0.05, begin_s + 3.9, stopped)
+    (late,) = [one for one in view.findings if one.id == "straggler"]
+    assert ((1,), "backward") == (late.ranks, late.phase)
+    assert "again and again" not in " ".join(one.message for one in view.findings)

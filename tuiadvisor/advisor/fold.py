@@ -504,11 +504,13 @@ class Advisor(Intake):
         if host is not None:
             ends_ns = dict(zip(table.ranks, table.last_end_ns_R.tolist(), strict=True)) | ends_ns
         until_ns = [ends_ns[rank] + LAST_SAMPLE_NS for rank in table.ranks]
+        hosts = dict(zip(table.ranks, table.hosts, strict=True))
         _, early_ns = self.store.early_seconds()
         return Witnesses(
             off_core=lambda last_s: roster.outside.seen(table.ranks, last_s, until_ns),
             device_clocks=lambda last_s: roster.device_clocks.clocks(places, last_s),
-            was_stopped=roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True))),
+            was_stopped=roster.stops.within(hosts),
+            stopped_at=roster.stops.times(hosts),
             early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[
                 1:
             ],  # the first one may be a part of a step

@@ -1,6 +1,6 @@
 """When each rank's process was seen stopped, by a signal or a debugger: what explains a pause nothing else does.
 
-In: HOST and STATUS payloads.  Out: whether a rank stood stopped between two times of its host's clock.
+In: HOST and STATUS payloads.  Out: when a rank stood stopped, and whether between two times of its host's clock.
 """
 
 from __future__ import annotations
@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tuiadvisor.metrics.steps.arrays import Ints
 
 MAX_SEEN: Final = 1024  # of one rank: looks at a tenth of a second's distance, older agents' at a second's
 MAX_TOLD: Final = 64  # in one payload
@@ -57,3 +61,12 @@ class Stops:
             return host == hosts.get(rank) and any(begin_ns <= ns <= end_ns for ns in times)
 
         return was_stopped
+
+    def times(self, hosts: dict[int, str]) -> Callable[[int], Ints]:
+        """A function of a rank on one of these hosts: when it was seen stopped, ns of its host's clock."""
+
+        def stopped_at(rank: int) -> Ints:
+            host, times = self._seen.get(rank, ("", deque[int]()))
+            return np.array(times if host == hosts.get(rank) else (), dtype=np.int64)
+
+        return stopped_at

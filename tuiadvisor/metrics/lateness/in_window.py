@@ -24,6 +24,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     held_ranks,
     is_stopped,
     lacks_core,
+    seen_in_steps,
     with_time_off_core,
 )
 from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
@@ -55,7 +56,8 @@ def find_lateness(
 ) -> Lateness:
     """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
     rows, regime = found.rows, found.regime
-    lacking_R, stopped_R = _kept_waiting(found, witnesses.off_core) or (np.zeros(rows.size),) * 2
+    off_core = _in_steps(table, found, witnesses)
+    lacking_R, stopped_R = _kept_waiting(found, off_core) or (np.zeros(rows.size),) * 2
     lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
     surely_R = np.maximum(np.maximum(lacking_R, stopped_R), _waits_for_data(table, found, witnesses))
     late, loss_K = find_stragglers(
@@ -64,7 +66,7 @@ def find_lateness(
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K, found.span_K
-    stragglers = with_time_off_core(stragglers, rows, barrier, witnesses.off_core, past)
+    stragglers = with_time_off_core(stragglers, rows, barrier, off_core, past)
     kept = stragglers
     waits_alike: tuple[LateRank, ...] = ()
     thread_data_s_R = thread_data_s(table, found, witnesses)
@@ -76,6 +78,13 @@ def find_lateness(
         return Lateness(stragglers, loss_K - less_K, waits_alike, lacking, stopped)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
     return Lateness(kept, loss_K, waits_alike, lacking, stopped)
+
+
+def _in_steps(table: StepTable, found: Window, witnesses: Witnesses) -> OffCoreOf | None:
+    """What keeps ranks off their cores in the steps that are compared; as it was seen where nobody told when."""
+    if witnesses.off_core is None or witnesses.stopped_at is None:
+        return witnesses.off_core
+    return seen_in_steps(witnesses.off_core, witnesses.stopped_at, table, found.columns)
 
 
 def thread_data_s(table: StepTable, found: Window, witnesses: Witnesses) -> Floats | None:

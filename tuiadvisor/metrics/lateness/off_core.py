@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
 
     # Seconds -> what was seen of each row over its last so many seconds.
     OffCoreOf = Callable[[float], list["OffCore"]]
@@ -218,6 +219,41 @@ def surely_late(work_RK: Floats, cycle_K: Floats, share_R: Floats, least: float,
     explains_R = beyond_R * float(cycle_K.mean()) >= MIN_COVER * excess_RK.mean(axis=1)
     sure_R = 1 - chance_R / np.where(is_held_R, beyond_R, 1.0)
     return np.where(is_held_R & is_late_R & explains_R, np.maximum(sure_R, 0.0), 0.0)
+
+
+def seen_in_steps(
+    off_core: OffCoreOf, stopped_at: Callable[[int], Ints], table: StepTable, columns: Ints
+) -> OffCoreOf:
+    """The same, without looks that found a row stopped in a step that is none of these columns.
+
+    stopped_at: of a rank, when looks found it stopped, ns of its host's clock. A process that once stood for half a
+    minute makes one step longer, which is a pause; of why it is late in every other one that says nothing.
+    """
+
+    def of(last_s: float) -> list[OffCore]:
+        return [
+            one
+            if not one.num_stopped
+            else _without_pauses(one, stopped_at(table.ranks[row]), table, row, columns)
+            for row, one in enumerate(off_core(last_s))
+        ]
+
+    return of
+
+
+def _without_pauses(own: OffCore, times_ns: Ints, table: StepTable, row: int, columns: Ints) -> OffCore:
+    """Looks at other times than in the other steps of the table stay: of steps that are measured now and then too."""
+    others = np.setdiff1d(np.arange(table.begin_s_RK.shape[1]), columns)
+    begins_s, ends_s = table.begin_s_RK[row, others], table.end_s_RK[row, others]
+    is_known = np.isfinite(begins_s + ends_s)
+    times_s = (np.sort(times_ns)[-own.num_stopped :] - int(table.origin_ns_R[row])) / 1e9
+    if own.stopped is None or not is_known.any() or not times_s.size:
+        return own
+    begins_s, ends_s = begins_s[is_known], ends_s[is_known]
+    place = np.searchsorted(begins_s, times_s, side="right") - 1
+    num_outside = int(np.count_nonzero((place >= 0) & (times_s <= ends_s[np.maximum(place, 0)])))
+    num_looks, num_stopped = own.num_stopped / own.stopped, own.num_stopped - num_outside
+    return own._replace(stopped=num_stopped / max(num_looks - num_outside, 1.0), num_stopped=num_stopped)
 
 
 def with_time_off_core(

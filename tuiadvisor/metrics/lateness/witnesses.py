@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.lateness.late_phase import DeviceClock, Pace
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
-    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
@@ -28,6 +28,9 @@ class Witnesses:
     off_core: OffCoreOf | None = None  # what the kernel counted, and looks at the processes
     device_clocks: DeviceClocksOf | None = None
     was_stopped: WasStopped | None = None
+    stopped_at: Callable[[int], Ints] | None = (
+        None  # of a rank: when looks found it so, ns of its host's clock
+    )
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
     # Where the table is of device times, of each row: how far its device is behind its thread, and the seconds a step
     # that this waits for data since a job step, hidden or not.
