@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tuiadvisor.advisor.assemble.job_efficiency import job_efficiency, with_work
+from tuiadvisor.advisor.assemble.named_lines import with_lines
 from tuiadvisor.advisor.assemble.picture import (
     SCHEMA,
     chain,
@@ -188,6 +189,7 @@ class Advisor(Intake):
         begun = restarts(
             self.roster, self.store, steps[1] if steps else None, with_now=steps is None and not over
         )
+        cards = stack_cards(self.roster.stack_looks.newest_first()) if steps is None else ()
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
@@ -201,7 +203,7 @@ class Advisor(Intake):
             heat_first_step=heat_first(diagnosis),
             findings=tuple(
                 one if over else with_burst_wanted(one, probe)
-                for one in with_processes(said.judged, self.roster, is_over=bool(over))
+                for one in with_processes(with_lines(said.judged, cards), self.roster, is_over=bool(over))
             ),
             verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
@@ -253,7 +255,7 @@ class Advisor(Intake):
             restarts=begun,
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
-            cards=stack_cards(self.roster.stack_looks.newest_first()) if steps is None else (),
+            cards=cards,
         )
 
     def _rows(

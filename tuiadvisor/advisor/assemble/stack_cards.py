@@ -132,15 +132,15 @@ def _words(
         return f"no difference between rank {look.of} and rank {peer.rank} beyond sampling noise"
     first = more[0]
     return (
-        f"rank {look.of} spends {_own_time(first)} at {first.place} in {first.name}; "
-        f"its peer, rank {peer.rank}: {_time(first.peer_seconds, first.peer_share or 0.0)}"
+        f"rank {look.of} spends {own_time(first)} at {first.place} in {first.name}; "
+        f"its peer, rank {peer.rank}: {peer_time(first)}"
     )
 
 
 def _own_words(rank: int, lines: Sequence[CardLine], workers: Sequence[CardLine]) -> str:
     own = f"rank {rank} spends no hundredth of its samples at one line"
     if lines:
-        own = f"rank {rank} spends {_own_time(lines[0])} at {lines[0].place} in {lines[0].name}"
+        own = f"rank {rank} spends {own_time(lines[0])} at {lines[0].place} in {lines[0].name}"
     if not workers:
         return own
     share = f"{100 * workers[0].share:.0f} % of their samples"
@@ -153,8 +153,13 @@ def _why_unseen(look: Look, own: Sampled | None) -> str:
     return f"rank {look.of}: its stacks were not seen" + (f": {own.why}" if own.why else "")
 
 
-def _own_time(line: CardLine) -> str:
-    """With what so few samples leave open."""
+def peer_time(line: CardLine) -> str:
+    """Of the peer at this line."""
+    return _time(line.peer_seconds, line.peer_share or 0.0)
+
+
+def own_time(line: CardLine) -> str:
+    """Of the rank, with what so few samples leave open."""
     if line.seconds is None or line.margin_s is None:
         return _time(line.seconds, line.share)
     if line.seconds >= 1:

@@ -1,0 +1,65 @@
+"""The line of code that sampled stacks named, in place of the advice to look for it.
+
+In: judged findings, StackCards.  Out: the same findings; their first action names the line where one explains the loss.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.assemble.stack_cards import own_time, peer_time
+from tuiadvisor.views.run_view import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.views.run_view import Finding
+    from tuiadvisor.views.stack_card import StackCard
+
+ASKS_FOR_LINES: Final = re.compile(r"\btuiadvisor stacks \S+ --lines\b")
+LEAST_OF_LOSS: Final = 0.5  # chosen: a line that explains less leaves the larger part to be looked for
+LEAST_OF_SAMPLES: Final = 0.5  # chosen: of the loader's workers, whose steps nobody counts
+
+
+def with_lines(judged: list[Judged], cards: Sequence[StackCard]) -> list[Judged]:
+    """Each with the line that the newest look at its rank named."""
+    return [replace(entry, finding=_with_line(entry.finding, cards)) for entry in judged]
+
+
+def _with_line(found: Finding, cards: Sequence[StackCard]) -> Finding:
+    asks = [act for act in found.actions if ASKS_FOR_LINES.search(act.command or "")]
+    card = next(
+        (one for one in cards if one.rank in found.ranks and one.subject in {"straggler", "input"}), None
+    )
+    text = _change(found, card) if asks and card is not None else ""
+    if not text:
+        return found
+    named = Action(text, None, asks[0].risk, "an hour")
+    return replace(found, actions=(named, *(act for act in found.actions if act not in asks)))
+
+
+def _change(found: Finding, card: StackCard) -> str:
+    """What to change at the line that explains the finding; "" where the look names none."""
+    if found.phase == "data_wait" and card.workers:
+        first = card.workers[0]
+        if first.share < LEAST_OF_SAMPLES:
+            return ""
+        share = f"{100 * first.share:.0f} % of their time"
+        return f"Shorten what the loader's workers of rank {card.rank} do at {first.place} in {first.name}: {share}."
+    more = [line for line in card.lines if line.differs and line.share > (line.peer_share or 0.0)]
+    if not more or more[0].seconds is None or more[0].peer_seconds is None or card.peer is None:
+        return ""
+    first = more[0]
+    longest_s = (first.seconds or 0.0) - (first.peer_seconds or 0.0) + (first.margin_s or 0.0)
+    if found.loss_s_per_step is None or longest_s < LEAST_OF_LOSS * found.loss_s_per_step:
+        return ""
+    # A thread that waits for its loader stands at one line too; what it waits for is not done there.
+    if found.phase == "data_wait" and first.calls:
+        return ""
+    beside = f"its peer, rank {card.peer}: {peer_time(first)}"
+    return (
+        f"Shorten what rank {card.rank} does at {first.place} in {first.name}: {own_time(first)}; {beside}."
+    )
