@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from tuiadvisor.text import line as line_module
 from tuiadvisor.text.line import (
     Cell,
     Line,
@@ -80,6 +84,15 @@ def test_ascii_keeps_the_width(text: str) -> None:
 def test_every_glyph_of_ours_has_an_ascii_one(glyphs: str) -> None:
     """None of them ends as a question mark."""
     assert "?" not in to_ascii(glyphs)
+
+
+def test_every_sign_that_the_screens_draw_has_an_ascii_one() -> None:
+    """What is lost stood as "?" beside what is not known, and the brackets of the ribbon were of question marks."""
+    folders = (Path(line_module.__file__).parent, Path(line_module.__file__).parents[1] / "tui")
+    drawn = {each for folder in folders for file in folder.rglob("*.py") for each in file.read_text("utf-8")}
+    signs = sorted(each for each in drawn if not each.isascii() and unicodedata.category(each)[0] in "SP")
+    assert len(signs) > 30
+    assert [] == [each for each in signs if "?" in to_ascii(each)]
 
 
 def test_ascii_levels_stay_apart() -> None:

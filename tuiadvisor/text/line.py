@@ -72,9 +72,9 @@ _ASCII = str.maketrans(
             chr(0x2800 + dots): '"' if not dots & 0xF6 else "_" if not dots & 0x3F else "="
             for dots in range(1, 256)
         },
-        **dict(zip("━●○◌◇◆■✖⊘▲▼▶◀✓", "=*o~.*#x!^v><+", strict=True)),
+        **dict(zip("━═●○◌◇◆■✖✗⊘▲▼▶◀✓▪", "==*o~.*#xx!^v><+*", strict=True)),
         **dict(zip("⇄→←↑↓↵≥≤", "=><^v/><", strict=True)),
-        **dict(zip("▁▂▃▄▅▆▇█░", ":-=+*%%#.", strict=True)),
+        **dict(zip("▁▂▃▄▅▆▇█░▓", ":-=+*%%#.%", strict=True)),
     }
 )
 # "16.9 ms" stays in one row: the blank between a number and its unit does not break.
