@@ -16,7 +16,7 @@ from snapshot import desks, views
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
-from tuiadvisor.app.reporting import write_report
+from tuiadvisor.app.reporting import report_of_shown, write_report
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.report import charts, gantt
@@ -258,6 +258,25 @@ def test_the_command_writes_and_refuses(tmp_path: Path, capsys: pytest.CaptureFi
     assert "written as .html or .md" in capsys.readouterr().err
     assert 2 == main(["report", before, "-o", str(tmp_path / "nowhere" / "r.md")])
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("train.py", "train.py"),
+        ('evil$(touch PWNED)\x1b[31m"x.py', "evil-touch-PWNED-31m-x.py"),
+        ("-rf ../..", "rf"),
+        ("$(;)", "run"),
+    ],
+)
+def test_a_live_runs_report_has_a_name_that_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str, name: str
+) -> None:
+    """The script's name is a stranger's: a file called after it ran commands in the shell that it was pasted into."""
+    monkeypatch.chdir(tmp_path)
+    view = views.straggler()
+    view = replace(view, run=replace(view.run, label=label), last_step=7)
+    assert tmp_path / f"{name}-step7.html" == report_of_shown("", view, None, None, None)
 
 
 def test_a_place_that_cannot_be_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -61,7 +62,7 @@ def report_of_shown(
     session, comparison, sizing: what the screens hold; of another run they are left out.
     """
     kept, named = beside(recording), name_of(recording)
-    name = f"{kept.stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
+    name = f"{kept.stem or _file_name(view.run.label)}-step{view.last_step or 0}.html"
     path = (kept.parent if recording else Path.cwd()) / PurePath(name).name
     if session is not None and session.run not in {named, view.run.label}:
         session = None
@@ -70,6 +71,11 @@ def report_of_shown(
     dossier = Dossier(named or "live run", view, session)
     write_report(str(path), [dossier], comparison, _sizes_of_shown(recording, view, sizing))
     return path
+
+
+def _file_name(label: str) -> str:
+    """A training's name as a file may be called that people type and paste: the label is a stranger's word."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", label).strip(".-") or "run"
 
 
 def _sizes_of_shown(recording: str, view: RunView, sizing: Sizing | None) -> Picture:
