@@ -413,6 +413,17 @@ def test_trainings_under_one_shell_are_told_apart_by_their_own_pids(machine: Mac
         find_ranks()
 
 
+def test_pythons_own_flags_tell_no_trainings_apart(machine: Machine) -> None:
+    """Torchrun starts ranks with -u: home listed "train.py -u /work/…/train.py"."""
+    machine.add(100, 1, ["/bin/bash"], torch=False, comm="bash")
+    machine.add(110, 100, ["/venv/bin/python", "-u", "/a/train.py"], rank_variables(0, 1, run="a"))
+    machine.add(111, 100, ["/venv/bin/python", "-uB", "/b/train.py", "-x"], rank_variables(0, 1, run="b"))
+
+    with pytest.raises(TuiadvisorError, match=r"/a/train.py.*/b/train.py -x") as error:
+        find_ranks()
+    assert "-u" not in str(error.value)
+
+
 def test_empty_machine_says_what_to_do_next(machine: Machine) -> None:
     """No ranks is an error of one line with the three ways on."""
     machine.add(50, 1, ["/bin/bash"], torch=False, comm="bash")

@@ -6,6 +6,8 @@ loader worker, no multiprocessing helper. A rank whose number cannot be seen fro
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_COMMAND_CHARS: Final = 2000
+_FLAG_OF_PYTHON: Final = re.compile(
+    r"-[bBdEiIOqsSuvxP]+"
+)  # torchrun starts ranks with -u: no word of the user's
 _SINGLE: Final = frozenset({"alone", "named"})  # sources of processes without any sign of a rank
 
 
@@ -354,7 +359,8 @@ def _program(first: Candidate) -> Program:
     if "-c" in arguments[1:2]:
         arguments = procfs.arguments(first.ppid)
     started_ns = procfs.start_wall_ns(first.start_ticks)
-    return Program(label, tuple(arguments[1:]), procfs.working_folder(first.pid), started_ns, first.pid)
+    own = list(itertools.dropwhile(_FLAG_OF_PYTHON.fullmatch, arguments[1:]))
+    return Program(label, tuple(own), procfs.working_folder(first.pid), started_ns, first.pid)
 
 
 def _is_single(job: list[Candidate]) -> bool:
