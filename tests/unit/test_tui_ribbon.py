@@ -73,6 +73,22 @@ def test_what_the_view_no_longer_holds_stays_on_it() -> None:
     assert "9,999" not in drawn[2].text
 
 
+def test_the_row_of_events_says_of_changes_where_they_are_listed() -> None:
+    """It said "none at a known step" below thirteen marks, and E listed thirteen events."""
+    view = views.straggler()
+    trend = replace(view.trend, first_step=0, marks=())
+    bare = replace(view, trend=trend, pauses=())
+    told = (
+        Event("change", 60, (2,), "rank 2 works 9 ms longer"),
+        Event("change", 90, (), "a step is 2 ms longer"),
+    )
+    said = ribbon.rows(bare, 120, events=told)[2].text
+    assert "2 changes of the job's pace, the last at step 90: E lists them" in said
+    assert "none at a known step" in ribbon.rows(bare, 120)[2].text
+    with_onset = (*told, Event("onset", 70, (2,), "Rank 2 reads its data late"))
+    assert "step 70 Rank 2 reads its data late" in ribbon.rows(bare, 120, events=with_onset)[2].text
+
+
 def test_a_beginning_that_is_dated_anew_is_told_once() -> None:
     """The list keeps the first date, the view has the better one."""
     view = views.straggler()

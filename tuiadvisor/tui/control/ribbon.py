@@ -190,4 +190,12 @@ def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
         if len(" · ".join([each, *shown])) > width - HEAD - 1:
             break
         shown.insert(0, each)
-    return Line(((head, "dim"), (" · ".join(shown) or "none at a known step", "mark" if shown else "dim")))
+    return Line(((head, "dim"), (" · ".join(shown) or _nothing_named(events), "mark" if shown else "dim")))
+
+
+def _nothing_named(events: Sequence[Event]) -> str:
+    """Changes of the job's pace are too many for this row: the list has them."""
+    steps = [each.step for each in events if each.kind == CHANGE and each.step is not None]
+    if not steps:
+        return "none at a known step"
+    return f"{text_of.count(len(steps), 'change')} of the job's pace, the last at step {max(steps):,}: E lists them"
