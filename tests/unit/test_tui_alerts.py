@@ -120,6 +120,25 @@ def test_what_a_banner_has_no_room_for_goes_by_whole_clauses(clock: Clock) -> No
     assert words.startswith(f"{kept}; ")
 
 
+def test_one_word_is_no_second_row_of_a_banner(clock: Clock) -> None:
+    """At 160 columns "compared." stood alone below, on a ground as wide as the screen."""
+    quiet, view = views.healthy(), views.straggler()
+    message = (
+        "The others wait 24.8 ms a step (33 % of the mean steady step) for rank 1: 25.1 ms late in 100 % of the steps, "
+        "in backward, since the first step compared."
+    )
+    view = replace(view, findings=(replace(view.findings[0], severity="critical", message=message),))
+    alerts = Alerts(clock)
+    alerts.take(views.live(quiet))
+    alerts.take(views.live(view))
+    shown = {
+        width: [row.text.strip() for row in alerts.rows(views.live(view), width)] for width in (200, 160, 120)
+    }
+    assert [f"■ CRITICAL {message}"] == shown[200]
+    assert [f"■ CRITICAL {message.removesuffix(', since the first step compared.')} …"] == shown[160]
+    assert f"■ CRITICAL {message}" == " ".join(shown[120])
+
+
 def test_a_banner_names_the_key_that_does_what_the_command_does(clock: Clock) -> None:
     """A command alone, without a verb, stood there; of a recording nothing can be looked at any more."""
     view = views.stalled()

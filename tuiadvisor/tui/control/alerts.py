@@ -142,7 +142,11 @@ def _sentence(view: RunView, key: str) -> str:
 def _banner(head: str, words: str, command: str, where: str, width: int) -> list[Line]:
     """Return head and words on one ground over the whole width; a command is never cut off by them."""
     does = f"{command}{f'   (on {where})' if where else ''}"
-    rows = _fitted(" ".join(clean(words).split()), width - len(head) - 1, width - INDENT - 1)
+    text = " ".join(clean(words).split())
+    rows = _fitted(text, width - len(head) - 1, width - INDENT - 1)
+    if len(rows) > 1 and not does and " " not in rows[-1]:  # a row of the screen for one word
+        short = _in_one_row(text, width - len(head) - 1)
+        rows = [short] if short else rows
     if does and len(rows[-1]) + len(does) + 3 <= width - (len(head) if len(rows) == 1 else INDENT) - 1:
         rows[-1] += f" · {does}"
     elif does:
@@ -156,14 +160,23 @@ def _banner(head: str, words: str, command: str, where: str, width: int) -> list
     return drawn
 
 
+def _in_one_row(text: str, room: int) -> str:
+    """Return the whole clauses from its beginning that fit, and a sign; "" where that is less than half of the row."""
+    fits = [end for end in _clause_ends(text) if room <= 2 * end and end + 2 <= room]
+    return f"{text[: max(fits)]} …" if fits else ""
+
+
+def _clause_ends(text: str) -> list[int]:
+    ends = [place for place in range(len(text)) if text.startswith(CLAUSES, place)]
+    return [place for place in ends if not text[place + 2 : place + 3].isdigit()]  # "ranks 0, 1 and 2"
+
+
 def _fitted(text: str, first_room: int, room: int) -> list[str]:
     """Return as many rows as words may have: of what is too long whole clauses from its beginning, and a sign."""
     rows = _wrapped(text, first_room, room)
     if len(rows) <= WORD_ROWS:
         return rows
-    ends = [place for place in range(len(text)) if text.startswith(CLAUSES, place)]
-    ends = [place for place in ends if not text[place + 2 : place + 3].isdigit()]  # "ranks 0, 1 and 2"
-    for end in sorted(ends, reverse=True):
+    for end in sorted(_clause_ends(text), reverse=True):
         if 2 * end < first_room + room:
             break
         rows = _wrapped(f"{text[:end]} …", first_room, room)
