@@ -63,6 +63,25 @@ def test_a_late_rank_and_checkpoints_are_noted_once_with_the_time_of_their_step(
     assert times == sorted({*times})
 
 
+def test_ranks_that_died_are_an_event_the_likeliest_cause_first() -> None:
+    """Of a job that was killed the list had checkpoints and an alert, and no word of its end."""
+    view, log = views.healthy(), EventLog()
+    log.take(view)
+    dead = [
+        replace(view.ranks[0], state="killed", state_detail="killed by SIGTERM after step 340"),
+        replace(view.ranks[1], state="exited", state_detail="exited with code 1"),
+        replace(view.ranks[2], state="killed", state_detail="killed by SIGKILL after step 341"),
+    ]
+    for rows in (dead[:1], dead):
+        log.take(replace(view, ranks=(*rows, *view.ranks[len(rows) :])))
+    (died,) = [event for event in log.events if event.kind == "died"]
+    assert (died.step, died.ranks) == (view.last_step, (2,))
+    assert died.words == "killed by SIGKILL after step 341; 2 more ranks ended with it"
+    calm = EventLog()
+    calm.take(replace(view, ranks=tuple(replace(row, state="exited", state_detail="") for row in view.ranks)))
+    assert "died" not in {event.kind for event in calm.events}
+
+
 def test_a_finding_is_over_once_it_has_been_gone_for_a_while() -> None:
     """What flickers is no news, and after a jump nothing is said to be over."""
     view = views.straggler()

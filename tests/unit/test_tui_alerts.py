@@ -11,6 +11,7 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.preferences import AlertRules, quiet_hours
 from tuiadvisor.tui.control.alerts import AGAIN_S, SHOWN_S, Alerts
 from tuiadvisor.tui.control.clipboard import alert_sequence
+from tuiadvisor.views.run_view import RunView
 
 
 class Clock:
@@ -160,6 +161,37 @@ def test_a_critical_finding_that_opens_is_told_and_its_banner_goes(clock: Clock)
     clock.now_s += SHOWN_S
     assert alerts.take(state) == ""
     assert alerts.rows(state, 80) == []
+
+
+def killed(view: RunView, *details: str, ended: str = "all ranks ended, 2 of 4 killed") -> RunView:
+    """The first ranks of it, gone."""
+    rows = [
+        replace(row, state="killed", state_detail=each)
+        for row, each in zip(view.ranks, details, strict=False)
+    ]
+    return replace(view, ranks=(*rows, *view.ranks[len(details) :]), ended=ended)
+
+
+def test_a_job_that_dies_rings_once(clock: Clock) -> None:
+    """It ended in silence: two ranks gone, and the bell is for a stall alone."""
+    alerts, end = (
+        Alerts(clock),
+        killed(views.healthy(), "killed by SIGTERM after step 340", "killed by SIGKILL"),
+    )
+    alerts.take(views.live(views.healthy()))
+    assert alerts.take(views.live(end)) == "train.py: rank 1 killed by SIGKILL; 1 more rank ended with it"
+    clock.now_s += 10_000
+    assert alerts.take(views.live(end)) == ""
+    first = Alerts(clock)
+    assert first.take(views.live(end)) == ""  # whoever comes later reads it
+
+
+def test_a_job_that_was_asked_to_end_rings_for_nothing(clock: Clock) -> None:
+    """As by scancel, or Ctrl-C in another window."""
+    alerts = Alerts(clock)
+    alerts.take(views.live(views.healthy()))
+    end = killed(views.healthy(), "killed by SIGTERM after step 340", "killed by SIGINT")
+    assert alerts.take(views.live(end)) == ""
 
 
 def test_what_was_there_at_first_is_no_news(clock: Clock) -> None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.views.deaths import deaths_of
 from tuiadvisor.views.event import (
     BOOKMARK,
     CAPTURE,
     CHANGE,
     DETAIL,
+    DIED,
     GONE_S,
     ONSET,
     PAUSE_KINDS,
@@ -269,6 +271,10 @@ class EventLog:
             if name == NEW_LEVEL and step not in told:
                 words = view.window.change or "the job changed: figures are of the steps since"
                 self._note((CHANGE, step), _timed(Event(CHANGE, step, (), words), view))
+        died = deaths_of(view)
+        if died is not None:
+            event = Event(DIED, view.last_step, (died.rank,), died.words)
+            self._note((DIED, len(view.restarts)), _timed(event, view))
         for restart in view.restarts:
             anew = f"{text_of.count(len(restart.ranks), 'rank')} started anew"
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew

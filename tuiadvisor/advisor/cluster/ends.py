@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.views.deaths import ASKED_TO_END, WITH_CODE
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 
-# How a scheduler, a launcher or a person ends a process.
-ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 BY_HAND: Final = "SIGINT"
-WITH_CODE: Final = "exited with code"
 LEFT: Final = "left with exit code 0"  # past its exit hooks: os._exit in the middle of anything
 
 

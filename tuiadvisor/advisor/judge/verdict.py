@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from tuiadvisor.advisor.cluster.ends import LEFT, WITH_CODE, in_short
+from tuiadvisor.advisor.cluster.ends import LEFT, in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
@@ -20,6 +20,7 @@ from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.what_if import Gain
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import COMPUTE_AND_REST
+from tuiadvisor.views.deaths import WITH_CODE
 from tuiadvisor.views.run_view import DecisionWord, Speedup, Verdict
 from tuiadvisor_rules.message import seconds
 

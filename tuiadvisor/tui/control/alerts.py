@@ -1,10 +1,11 @@
 """What must not be missed: a banner on every screen, and once the terminal's bell with a notification.
 
 In: states of the run.  Out: rows below the header, a sentence to notify with. A stall has its banner as long as it
-lasts, a critical finding for half a minute after it opened. Each is told once; one that closes and opens again within
-a minute is told anew only when it outlasts that minute; what is still open is told again where that is preferred. In
-quiet hours nothing rings but, as preferred, a job that stands; what they hid and is still open rings when they end. Of
-recordings and of the past nothing is told: nobody needs to be called for these.
+lasts, a critical finding for half a minute after it opened; that a rank died, without having been asked to end, the
+header and the verdict say. Each is told once; one that closes and opens again within a minute is told anew only when it
+outlasts that minute; what is still open is told again where that is preferred, but for the dead. In quiet hours nothing
+rings but, as preferred, a job that stands or dies; what they hid and is still open rings when they end. Of recordings
+and of the past nothing is told: nobody needs to be called for these.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.preferences import AlertRules
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, clean, crop, fit, length, wrap
+from tuiadvisor.views.deaths import deaths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 SHOWN_S: Final = 30.0  # the banner of a critical finding
 AGAIN_S: Final = 60.0  # what opens anew within this long was told already
 STALL: Final = "stall"
+DEATH: Final = "death"
 STACKS: Final = "tuiadvisor stacks"  # what the screens do by a key, too
 WORD_ROWS: Final = 2  # of a banner, beside a command
 INDENT: Final = 3  # of its rows behind the first: below the words, not below the timer
@@ -70,6 +73,8 @@ class Alerts:
         return _sentence(view, due[0]) if due and not self.is_quiet else ""
 
     def _is_again(self, key: str, now: float) -> bool:
+        if key == DEATH:  # it stays dead
+            return False
         told_s, after_s = self._told_s.get(key), self.rules.repeat_s
         return told_s is not None and after_s is not None and now - told_s >= max(after_s, AGAIN_S)
 
@@ -78,7 +83,7 @@ class Alerts:
         return now - self._told_s.get(key, -AGAIN_S) < AGAIN_S
 
     def _is_hushed(self, key: str) -> bool:
-        if key == STALL and self.rules.lets_hang:
+        if key in {STALL, DEATH} and self.rules.lets_hang:
             return False
         return self.rules.is_quiet_at(self.minute())
 
@@ -121,21 +126,28 @@ def _key(finding: Finding) -> str:
 
 
 def _open_in(view: RunView) -> frozenset[str]:
+    died = deaths_of(view)
+    lost = frozenset({DEATH}) if died is not None and not died.was_asked else frozenset[str]()
     if view.ended:
-        return frozenset()
+        return lost
     if view.stall is not None:
-        return frozenset({STALL})  # what else there is can wait
-    return frozenset(_key(finding) for finding in view.findings if finding.severity == "critical")
+        return lost | {STALL}  # what else there is can wait
+    return lost | {_key(finding) for finding in view.findings if finding.severity == "critical"}
 
 
 def _is_news(key: str, former: frozenset[str] | None) -> bool:
-    return key == STALL or (former is not None and STALL not in former)
+    return (
+        key == STALL or (key == DEATH and former is not None) or (former is not None and STALL not in former)
+    )
 
 
 def _sentence(view: RunView, key: str) -> str:
     label = view.run.label or "training"
     if key == STALL:
         return f"{label} stalled: {stall_words(view)}"
+    died = deaths_of(view)
+    if key == DEATH and died is not None:
+        return f"{label}: rank {died.rank} {died.words}"
     return next((f"{label}: {each.message}" for each in view.findings if _key(each) == key), label)
 
 

@@ -12,7 +12,17 @@ from rich.cells import cell_len
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, crop, fit, length, to_ascii
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.event import BOOKMARK, CAPTURE, CHANGE, DETAIL, ONSET, PAUSE_KINDS, RESTART, STALLED
+from tuiadvisor.views.event import (
+    BOOKMARK,
+    CAPTURE,
+    CHANGE,
+    DETAIL,
+    DIED,
+    ONSET,
+    PAUSE_KINDS,
+    RESTART,
+    STALLED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +44,17 @@ LOOKS: Final = {
     DETAIL: ("d", "accent"),
     CAPTURE: ("*", "accent"),
     BOOKMARK: ("b", "accent"),
+    DIED: ("x", "bad"),
     RESTART: ("+", "warn"),
     STALLED: ("■", "bad"),
     ONSET: ("▲", "mark"),
 }
-NAMED: Final = {CAPTURE: "capture", DETAIL: "detail", STALLED: "stalled"}  # the others by their words
+NAMED: Final = {
+    CAPTURE: "capture",
+    DETAIL: "detail",
+    DIED: "died",
+    STALLED: "stalled",
+}  # the others by their words
 NUM_EVENTS: Final = 12
 SAME_STEPS: Final = 8
 

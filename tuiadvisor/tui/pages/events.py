@@ -43,6 +43,7 @@ LOOKS: Final = {
     "onset": ("▲", "mark"),
     "resolved": ("✓", "good"),
     "stalled": ("■", "bad"),
+    "died": ("x", "bad"),
     "restart": ("+", "warn"),
     "alert": ("!", "bad"),
     "capture": ("*", "accent"),
@@ -73,9 +74,9 @@ class EventsPage(Page):
     title = "Events"
     about = (
         "What has happened, newest first: findings that began (▲) or are over (✓), stalls, checkpoints and other "
-        "pauses, restarts, captures (*), detail that was asked for (d), and what rang (!). “by” a step: seen "
-        "there, it happened there or before. A time "
-        "is that of the step's end, unknown where that step is no longer held."
+        "pauses, ranks that died (x), restarts, captures (*), detail that was asked for (d), and what rang (!). “by” "
+        "a step: seen there, it happened there or before. A time is that of the step's end, unknown where that step "
+        "is no longer held."
     )
     commands: ClassVar = (
         opening("events", "E", "Events", "what has happened, step by step; enter goes there"),

@@ -1,0 +1,44 @@
+"""Ranks that a signal killed or an error ended, as a picture of the run shows them.
+
+In: RunView.  Out: Deaths, whoever ended the others first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import RankRow, RunView
+
+# How a scheduler, a launcher or a person ends a process: mostly for another one's sake.
+ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+WITH_CODE: Final = "exited with code"
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """At least one."""
+
+    rank: int  # the likeliest cause of the others
+    words: str  # "killed by SIGKILL after step 341; 1 more rank ended with it"
+    was_asked: bool  # every one of them was ended from outside, as by scancel or Ctrl-C
+
+
+def deaths_of(view: RunView) -> Deaths | None:
+    """None while nobody died."""
+    died = [row for row in view.ranks if _has_died(row)]
+    if not died:
+        return None
+    first = min(died, key=lambda row: (_was_asked(row), row.state != "killed", row.rank))
+    more = len(died) - 1
+    others = f"; {more:,} more rank{'s' if more > 1 else ''} ended with it" if more else ""
+    return Deaths(first.rank, f"{first.state_detail or first.state}{others}", _was_asked(first))
+
+
+def _has_died(row: RankRow) -> bool:
+    return row.state == "killed" or (row.state == "exited" and WITH_CODE in row.state_detail)
+
+
+def _was_asked(row: RankRow) -> bool:
+    return row.state == "killed" and any(name in row.state_detail for name in ASKED_TO_END)
