@@ -535,6 +535,17 @@ def test_one_rank_with_less_to_do_is_early_though_the_others_differ_a_little(
     assert "keep" == view.verdict.decision
 
 
+def test_a_rank_that_is_late_behind_a_later_one_does_not_hide_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The steps name both and the calls only the last: nothing was decided where a fifth of the time was lost."""
+    later, late = Work(forward=11_700, backward=22_100), Work(forward=9_900, backward=18_700)
+    told, view = imported(traced(tmp_path / "traces", (HEALTHY, later, HEALTHY, late), 24), capsys)
+    assert [1] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert "ranks 1 and 3 late by" in view.verdict.sentence
+    assert ("tune", [1, 3]) == (view.verdict.decision, sorted(one.rank for one in view.stragglers))
+
+
 def test_a_pause_in_one_step_makes_nobody_the_last_nor_ranks_take_turns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tuiadvisor.importers.imported import Progress
     from tuiadvisor.importers.kinetoreport import Looked
     from tuiadvisor.importers.rank_trace import RankTrace
+    from tuiadvisor.metrics.traces.collective_arrival import Arrivals
 
 NO_STEPS: Final = (
     "no trace has ProfilerStep marks, so there are no steps for a recording: call prof.step() after each step"
@@ -122,7 +123,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
             for trace in chosen
         ),
         world_size=document["run"]["world_size"],
-        late_ranks=tuple(row["rank"] for row in document["stragglers"]["ranks"]) if compared else None,
+        late_ranks=_late(document, found) if compared else None,
         because=document["stragglers"]["because"],
         says=". ".join(document["says"]) or document["stragglers"]["because"],
         notes=tuple(notes),
@@ -133,6 +134,12 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         waits_share=found.waits_share if compared and found is not None else None,
         uncompared=() if between_neighbours(traces) else _uncompared(looked),
     )
+
+
+def _late(document: dict[str, Any], found: Arrivals | None) -> tuple[int, ...]:
+    """Whom the comparison names, and whom it saw late behind those: the steps may name these, too."""
+    named = tuple(row["rank"] for row in document["stragglers"]["ranks"])
+    return named + (found.behind if found is not None else ())
 
 
 def side_by_side(traces: Sequence[RankTrace]) -> bool:

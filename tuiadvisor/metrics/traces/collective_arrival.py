@@ -79,6 +79,7 @@ class Arrivals:
     late_rank_not_recorded: bool
     because: str
     waits_share: float = 0.0  # of the recorded time; 0 where those that wait have less to do
+    behind: tuple[int, ...] = ()  # ranks that come after the most, too, but before the culprits
     num_left_out: int = 0  # collectives whose ends lie too far apart to be one
 
 
@@ -237,7 +238,31 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) 
     culprits, share, not_recorded, because = _verdict(sums, unseen=unseen, complete=complete)
     found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
     lost = 0.0 if not culprits and _early(sums) else float(sums.delay_R.sum()) / sums.recorded_ns
-    return Arrivals(int(last_M.size), common.reference, found, culprits, share, not_recorded, because, lost)
+    behind = () if unseen else _behind(table, culprits, sums.recorded_ns)
+    return Arrivals(
+        int(last_M.size), common.reference, found, culprits, share, not_recorded, because, lost, behind
+    )
+
+
+def _behind(table: _Table, culprits: tuple[int, ...], recorded_ns: float) -> tuple[int, ...]:
+    """Ranks that a later one hides: they never come last, but clearly after the middle one of all but the culprits.
+
+    In as many calls at least as tell of anybody; of several in a step most show it in the first. Where computation
+    hides a wait the order of arrival is seen all the same.
+    Only of calls that all ranks take part in: in a group of fewer a rank may hand on what it waited for in another.
+    """
+    others_R = ~np.isin(table.ranks, culprits)
+    if not culprits or np.count_nonzero(others_R) < 3 or np.isnan(table.begin_MR).any():
+        return ()
+    lag_MR = table.begin_MR - np.median(table.begin_MR[:, others_R], axis=1, keepdims=True)
+    after_MR = np.maximum(lag_MR, 0.0)  # 0 for calls that wait behind one another on their streams
+    after_R, before_R = after_MR.sum(axis=0), np.maximum(-lag_MR, 0.0).sum(axis=0)
+    is_late_R = (after_R >= WORTH_A_WORD * recorded_ns) & (before_R <= (1 - IN_NEARLY_ALL) * after_R)
+    return tuple(
+        table.ranks[column]
+        for column in np.flatnonzero(others_R & is_late_R).tolist()
+        if 2 * _most_in(after_MR[:, column]) >= MIN_CLEAR_CALLS
+    )
 
 
 def _before_last(begin_MR: Floats) -> Floats:
