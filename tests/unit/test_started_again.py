@@ -14,6 +14,8 @@ from tuiadvisor.app import started_again
 from tuiadvisor.app.started_again import StartedAgain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tuiadvisor.views.run_view import RunView
 
 UID = os.getuid()
@@ -40,9 +42,9 @@ def over() -> RunView:
     return replace(view, run=run, ranks=ranks, ended="run finished")
 
 
-def said(view: RunView, *found: FoundTraining, host: str = "here") -> str:
+def said(view: RunView, *found: FoundTraining, host: str = "here", kept: str = "") -> str:
     """After one look."""
-    again = StartedAgain(lambda: (list(found), 0))
+    again = StartedAgain(lambda: (list(found), 0), kept=kept)
     again.sentence(view, host)
     again.wait()
     return again.sentence(view, host)
@@ -56,6 +58,15 @@ def _nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_job_by_other_processes_is_offered() -> None:
     """With what `watch` takes for it."""
     assert said(over(), training(901)) == "train.py trains here again (2 ranks): tuiadvisor watch --pid 900"
+
+
+def test_a_run_that_is_kept_is_followed_by_one_that_is_kept(tmp_path: Path) -> None:
+    """Only recorded runs are compared with what B marked: the command left the next one unrecorded."""
+    kept = tmp_path / "my run.tuirec"
+    kept.touch()
+    (tmp_path / "my run-after.tuirec").touch()
+    ends = f"tuiadvisor watch --pid 900 -o '{tmp_path}/my run-after2.tuirec'"
+    assert said(over(), training(901), kept=str(kept)).endswith(ends)
 
 
 @pytest.mark.parametrize(

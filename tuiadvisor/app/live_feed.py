@@ -57,8 +57,9 @@ class LiveFeed(Feed):
         agent_error: Callable[[], str | None],
         request: Callable[[ProbeRequest], None] | None = None,
         given: GivenWork = NOTHING_GIVEN,
+        kept: str = "",
     ) -> None:
-        """request: tells the agents what is wanted; None: they are another's. given: as of Feed."""
+        """request: tells the agents what is wanted; None: they are another's. given: as of Feed. kept: recording."""
         super().__init__(source, given)
         self._agent_error = agent_error
         self._request = request
@@ -68,7 +69,7 @@ class LiveFeed(Feed):
         self._lookback = Lookback()
         self._is_stretch_drawn = False
         self._stack_look: StackLook | None = None
-        self._started_again = StartedAgain()
+        self._started_again = StartedAgain(kept=kept)
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:

@@ -9,11 +9,13 @@ import os
 import shlex
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent.discovery import trainings
 from tuiadvisor.agent.session import mapped_rings
 from tuiadvisor.log import Logger
+from tuiadvisor.shellword import shell_word
 from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 LOOK_EVERY_S: Final = 5.0
+MOST_NAMES: Final = 100  # chosen: nobody looks for the hundredth
 
 logger: Final = Logger(__name__)
 
@@ -34,7 +37,10 @@ class StartedAgain:
         self,
         look: Callable[[], tuple[list[FoundTraining], int]] = trainings,
         clock_s: Callable[[], float] = time.monotonic,
+        kept: str = "",
     ) -> None:
+        """kept: file of the run that has ended; the next one is kept too, for only then are the two compared."""
+        self._kept = kept
         self._look = look
         self._clock_s = clock_s
         self._due_s = 0.0
@@ -72,7 +78,18 @@ class StartedAgain:
             return
         pids = shlex.join(str(pid) for pid in found.pids)
         num = text_of.count(len(found.ranks), "rank")
-        self._found = f"{label} trains here again ({num}): tuiadvisor watch --pid {pids}"
+        self._found = f"{label} trains here again ({num}): tuiadvisor watch --pid {pids}{_beside(self._kept)}"
+
+
+def _beside(kept: str) -> str:
+    """The option that keeps the next run beside this one, under a name that is free."""
+    if not kept:
+        return ""
+    names = (
+        Path(kept).with_stem(f"{Path(kept).stem}-after{number}") for number in ("", *range(2, MOST_NAMES))
+    )
+    free = next((name for name in names if not name.exists()), None)
+    return "" if free is None else f" -o {shell_word(str(free))}"
 
 
 def _is_next(training: FoundTraining, label: str, former: frozenset[int]) -> bool:

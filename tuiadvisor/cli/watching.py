@@ -44,7 +44,9 @@ def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visi
     outlets = stack.enter_context(outlets_of(options))
     session = open_target(options)
     stack.enter_context(session)
-    feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
+    feed = LiveFeed(
+        session.source(), session.agent_error, session.request, measured_here(), options.output or ""
+    )
     stack.callback(feed.stop)
     feed.start()
     follow(outlets, feed)
