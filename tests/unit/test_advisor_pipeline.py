@@ -154,6 +154,9 @@ def test_what_more_micro_batches_save_is_what_they_save() -> None:
     assert few.step.median_s is not None
     assert many.step.median_s is not None
     assert few.step.median_s - many.step.median_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert "would save at most" in finding.message  # smaller work seldom takes as much less time
+    assert (few.verdict.finding, few.verdict.at_best) == ("pipeline_bubble", True)
+    assert "the mean step would take at best " in few.verdict.sentence
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
