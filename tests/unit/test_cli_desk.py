@@ -154,7 +154,12 @@ def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) 
     first.command(OpenRun(str(folder / "before.tuirec")))
     wait_until(lambda: first.latest().view is not None)
     first.command(MarkBefore())
-    wait_until(lambda: "before.tuirec is the state before the change" in first.desk().answer)
+    wait_until(
+        lambda: (
+            "before.tuirec is the state before: change one thing, start again with -o FILE"
+            in first.desk().answer
+        )
+    )
     first.stop()
     live = ReplayFeed(ReplaySource(folder / "next.tuirec"))
     live.start()

@@ -38,8 +38,8 @@ def mark_before(folder: Path, recording: str, label: str, step: int) -> str:
     except OSError as error:
         return f"not marked: {file} cannot be written ({error.strerror})"
     return (
-        f"{path.name} is the state before the change: change one thing, start the job again and record it here "
-        f"(-o FILE); after {STEPS_AFTER} steps 7 compares the two"
+        f"{path.name} is the state before: change one thing, start again with -o FILE; "
+        f"after {STEPS_AFTER} steps 7 compares the two"
     )
 
 
