@@ -11,10 +11,12 @@ import pytest
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent.flight_recorder import cut
+from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.app.whole_recording import frames_of, whole_view
 from tuiadvisor.cli.__main__ import main
 from tuiadvisor.importers.plain_pickle import plain
 from tuiadvisor.stream.frames import FrameKind, decode
+from tuiadvisor.views.event import NO_STEP
 from tuiadvisor.views.lost_by import by_layer
 from tuiadvisor.views.run_view import RunView
 
@@ -273,3 +275,18 @@ def test_a_job_whose_ranks_stand_outside_of_every_hook_is_not_kept() -> None:
     assert view.verdict.sentence.startswith("No step for 13 s: ")
     assert view.verdict.decision is None
     assert "healthy" not in {each.id for each in view.findings}
+
+
+def test_a_hang_that_nobody_has_looked_into_stands_in_the_list_of_events() -> None:
+    """The verdict told of it, the list and the ribbon did not."""
+    log, advisor = EventLog(), Advisor()
+    for data in frames_of(path_of("hang")):
+        frame = decode(data)
+        advisor.feed_frame(frame)
+        if frame.kind == FrameKind.STATUS:
+            log.take(advisor.view())
+    view = advisor.view()
+    assert (True, 89) == (view.no_step is not None and not view.no_step.is_at_work, view.last_step)
+    (event,) = [each for each in log.events if each.kind == NO_STEP]
+    assert (87, ()) == (event.step, event.ranks), "the newest step that was told of by then"
+    assert event.words.startswith("all ranks are in code without a hook")

@@ -55,7 +55,7 @@ from tuiadvisor.advisor.intake import Intake
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
-from tuiadvisor.advisor.judge.hang import NoStep, measured_of, no_step, stall, standing, with_stall
+from tuiadvisor.advisor.judge.hang import measured_of, no_step, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import (
     may_be_apart,
     named_at_the_end,
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import CollectiveRow, DeviceView, RankRow, Trend, Verdict
-    from tuiadvisor.views.stall import Stall
+    from tuiadvisor.views.stall import NoStep, Stall
     from tuiadvisor_rules.loader import Rule
 
 NOT_TIMED = "no step was seen by the devices' own clocks"
@@ -248,6 +248,7 @@ class Advisor(Intake):
             traced=self.roster.header.traced,
             alloc_retries=self.roster.host_use.num_alloc_retries if self.on_device else None,
             stall=said.stalled,
+            no_step=said.no_step,
             step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
             captured=captured(seen.table),
             in_detail=in_detail(seen.table, self.roster.bursts.of),

@@ -20,6 +20,7 @@ from tuiadvisor.views.event import (
     DETAIL,
     DIED,
     GONE_S,
+    NO_STEP,
     ONSET,
     PAUSE_KINDS,
     RESOLVED,
@@ -30,7 +31,7 @@ from tuiadvisor.views.event import (
 )
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
 from tuiadvisor.views.run_view import PastFinding
-from tuiadvisor.views.stall import HANG
+from tuiadvisor.views.stall import HANG, NoStep, Stall
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
@@ -105,7 +106,7 @@ class EventLog:
         """Note what this picture shows."""
         now_s = view.event_time_s or 0.0
         self._findings(view, now_s)
-        if view.ended:
+        if view.ended and view.without_step_s is None:
             self._stalled_at = None  # what holds the job up at the end was not resolved by it
         self._stall(view)
         self._facts(view)
@@ -231,15 +232,15 @@ class EventLog:
         return standing
 
     def _stall(self, view: RunView) -> None:
-        if view.stall is not None:
+        now = view.stall or view.no_step
+        if now is not None and not (isinstance(now, NoStep) and now.is_at_work):
             step = view.last_step
             if self._stalled_at is None:
                 self._stalled_at = (step, 0.0)
             step = self._stalled_at[0]
-            self._stalled_at = (step, view.stall.for_s)
-            self._note(
-                (STALLED, step), _timed(Event(STALLED, step, view.stall.missing, view.stall.words), view)
-            )
+            self._stalled_at = (step, now.for_s)
+            kind, missing = (STALLED, now.missing) if isinstance(now, Stall) else (NO_STEP, ())
+            self._note((STALLED, step), _timed(Event(kind, step, missing, now.words), view))
         elif self._stalled_at is not None:
             step, for_s = self._stalled_at
             self._stalled_at = None

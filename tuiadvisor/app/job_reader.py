@@ -144,7 +144,7 @@ def told(one: Followed) -> Watched:
         recording,
         last_step=view.last_step,
         step_s=view.step.mean_s,
-        steps_s=None if view.stall is not None else view.step.throughput_steps_s,
+        steps_s=None if view.without_step_s is not None else view.step.throughput_steps_s,
         decision=verdict.decision,
         sentence=verdict.sentence,
     )

@@ -68,6 +68,7 @@ def document(view: RunView) -> Document:
         "past_findings": [_past(past) for past in view.past],
         "verdict": _verdict(view.decided),
         "stall": asdict(view.stall) if view.stall else None,
+        "no_step": asdict(view.no_step) if view.no_step else None,
         "unknown": [asdict(entry) for entry in view.unknown],
         "losses": losses_document(view.losses),
         "devices": {"per_rank": [asdict(row) for row in view.rank_devices or _no_devices(view)]},

@@ -12,6 +12,7 @@ from typing import Final
 ONSET: Final = "onset"
 RESOLVED: Final = "resolved"
 STALLED: Final = "stalled"
+NO_STEP: Final = "no step"  # and whether that is a stall was not seen
 RESTART: Final = "restart"
 DIED: Final = "died"
 CAPTURE: Final = "capture"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.shares import Shares
     from tuiadvisor.views.stack_card import StackCard
-    from tuiadvisor.views.stall import Stall
+    from tuiadvisor.views.stall import NoStep, Stall
     from tuiadvisor.views.step_map import StepMap
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
@@ -480,6 +480,7 @@ class RunView:
     traced: Traced | None = None  # None: no trace was put beside the recording
     alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
     stall: Stall | None = None  # no rank makes progress now
+    no_step: NoStep | None = None  # none ends now, and that is not seen to be a stall
     heat_steps: tuple[int, ...] = ()  # of each byte of the levels, where they are not consecutive; else empty
     step_maps: tuple[StepMap, ...] = ()  # what the heat map can show beside lateness
     step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
@@ -490,6 +491,12 @@ class RunView:
     prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first
     past: tuple[PastFinding, ...] = ()  # over by then; of a recording that was looked at from its beginning
+
+    @property
+    def without_step_s(self) -> float | None:
+        """For how long no step has ended, where that is longer than usual."""
+        now = self.stall or self.no_step
+        return None if now is None else now.for_s
 
     @property
     def device_work(self) -> DeviceWork | None:

@@ -1,6 +1,6 @@
 """A job that makes no progress now: what an alert says of it.
 
-In: nothing.  Out: Stall; None in a RunView means that something moves, or that it was not observed.
+In: nothing.  Out: Stall, NoStep; None in a RunView means that something moves, or that it was not observed.
 """
 
 from __future__ import annotations
@@ -44,3 +44,12 @@ class Stall:
     different: str = ""  # who calls what, where ranks call different collectives under one number
     unasked: tuple[tuple[int, str], ...] = ()  # ranks whose recorder could not be read, and why
     step: int | None = None  # in which they stand; the last ones before it may not have been told yet
+
+
+@dataclass(frozen=True, slots=True)
+class NoStep:
+    """A job that makes no step and is not seen to hang."""
+
+    for_s: float
+    words: str  # why, as far as it is known
+    is_at_work: bool  # whom the others wait for was seen to work: the job goes on as before

@@ -5,7 +5,7 @@ In: roster, steps.  Out: what is measured for the rule on hangs, and what an ale
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -36,7 +36,7 @@ from tuiadvisor.metrics.hang.detection import (
 )
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
-from tuiadvisor.views.stall import Stall, StalledCollective
+from tuiadvisor.views.stall import NoStep, Stall, StalledCollective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,25 +71,17 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     return None if found.is_at_work else found
 
 
-@dataclass(frozen=True, slots=True)
-class NoStep:
-    """A job that makes no step and is not seen to hang."""
-
-    words: str  # for how long, and why as far as it is known
-    is_at_work: bool  # whom the others wait for was seen to work: the job goes on as before
-
-
 def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep | None:
     """Of a job that makes no step and is not seen to hang; else None."""
     if not any(_was_live(facts) and (facts.still_s or 0.0) >= MIN_STILL_S for facts in roster.ranks.values()):
         return None
     places, longest_s = _places(roster, store), _longest_step_s(table, roster)
     if gone := departure(places, longest_s):
-        return NoStep(f"no step for {gone.for_s:.0f} s: {departure_words(gone)}", is_at_work=False)
+        return NoStep(gone.for_s, departure_words(gone), is_at_work=False)
     if at_work := awaited(places, longest_s):
-        return NoStep(f"no step for {at_work.for_s:.0f} s: {awaited_words(at_work)}", is_at_work=True)
+        return NoStep(at_work.for_s, awaited_words(at_work), is_at_work=True)
     if (for_s := outside_s(places, longest_s)) is not None:
-        return NoStep(f"no step for {for_s:.0f} s: {OUTSIDE}", is_at_work=False)
+        return NoStep(for_s, OUTSIDE, is_at_work=False)
     return None
 
 

@@ -26,13 +26,13 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
-    from tuiadvisor.advisor.judge.hang import NoStep
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Clock
     from tuiadvisor.views.shares import Shares
+    from tuiadvisor.views.stall import NoStep
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 # Of the step. xprof: a collective share from 15 % on is high (rule communication_bound): it is no step to be kept.
@@ -362,7 +362,7 @@ def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
     """
     if now is None:
         return found
-    said = f"{now.words[0].upper()}{now.words[1:]}"
+    said = f"No step for {now.for_s:.0f} s: {now.words}"
     until_then = f"Of the steps until then: {found.sentence}"
     if now.is_at_work or found.decision is None:
         return replace(found, sentence=f"{said}. {until_then}")

@@ -18,6 +18,7 @@ from tuiadvisor.views.event import (
     CHANGE,
     DETAIL,
     DIED,
+    NO_STEP,
     ONSET,
     PAUSE_KINDS,
     RESTART,
@@ -46,6 +47,7 @@ LOOKS: Final = {
     BOOKMARK: ("b", "accent"),
     DIED: ("x", "bad"),
     RESTART: ("+", "warn"),
+    NO_STEP: ("n", "warn"),
     STALLED: ("■", "bad"),
     ONSET: ("▲", "mark"),
 }
@@ -53,6 +55,7 @@ NAMED: Final = {
     CAPTURE: "capture",
     DETAIL: "detail",
     DIED: "died",
+    NO_STEP: "no step",
     STALLED: "stalled",
 }  # the others by their words
 NUM_EVENTS: Final = 12
@@ -200,6 +203,8 @@ def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
     said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]
     if view.stall is not None:
         said.append(f"now: stalled {text_of.timer(view.stall.for_s)}")
+    elif view.without_step_s is not None:
+        said.append(f"now: no step for {text_of.timer(view.without_step_s)}")
     head = fit(" events", HEAD)
     shown: list[str] = []
     for each in reversed(said):

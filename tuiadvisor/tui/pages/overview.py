@@ -316,6 +316,8 @@ def rank_summary(view: RunView) -> str:
         return ""
     if view.stall is not None:
         return f"no progress for {text_of.timer(view.stall.for_s)}"
+    if view.without_step_s is not None:
+        return f"no step for {text_of.timer(view.without_step_s)}"
     if view.ended:
         return text_of.count(len(view.ranks), "rank")
     live = len([rank for rank in view.ranks if rank.state == "live"])

@@ -125,8 +125,8 @@ def step_figures(view: RunView, width: int) -> Line:
     step = view.step
     spans: list[Span] = [("mean ", "dim"), figure(text_of.seconds(step.mean_s))]
     spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
-    if view.stall is not None:  # the rates are those of the time before
-        spans += [("   no step for ", "dim"), (text_of.timer(view.stall.for_s), "bad")]
+    if view.without_step_s is not None:  # the rates are those of the time before
+        spans += [("   no step for ", "dim"), (text_of.timer(view.without_step_s), "bad")]
         return crop(Line(tuple(spans)), width)
     spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
     if step.rates_of:  # else it would contradict the mean beside it
