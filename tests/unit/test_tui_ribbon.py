@@ -11,7 +11,8 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.tui.contract.feed import ChooseSteps, SeekStep
 from tuiadvisor.tui.control import ribbon
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.event import Event
+from tuiadvisor.tui.pages import events
+from tuiadvisor.views.event import CAPTURE, CHANGE, DETAIL, DIED, NO_STEP, ONSET, RESTART, STALLED, Event
 from tuiadvisor.views.run_view import PauseView
 
 
@@ -254,3 +255,10 @@ def test_of_a_stall_it_ends_at_the_step_of_the_header() -> None:
     drawn = [row.text for row in Keyboard(views.live(ahead)).place.rows(80, 24)]
     below = next(row for row, above in zip(drawn[1:], drawn, strict=False) if above.startswith(" run "))
     assert drawn[0].split()[-1] == below.split()[-1]
+
+
+def test_what_marks_an_event_on_the_ribbon_marks_it_in_the_list() -> None:
+    """What the list has no look for would stand there as any other."""
+    shared = ribbon.LOOKS.keys() & events.LOOKS.keys()
+    assert {ONSET, STALLED, NO_STEP, DIED, RESTART, CAPTURE, DETAIL, CHANGE} <= shared
+    assert [] == [kind for kind in shared if ribbon.LOOKS[kind] != events.LOOKS[kind]]

@@ -362,7 +362,7 @@ def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
     """
     if now is None:
         return found
-    said = f"No step for {now.for_s:.0f} s: {now.words}"
+    said = f"No step for {int(now.for_s)} s: {now.words}"  # whole seconds that are over, as timers show
     until_then = f"Of the steps until then: {found.sentence}"
     if now.is_at_work or found.decision is None:
         return replace(found, sentence=f"{said}. {until_then}")

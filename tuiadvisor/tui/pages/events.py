@@ -42,6 +42,7 @@ MAX_ALERTS: Final = 500
 LOOKS: Final = {
     "onset": ("▲", "mark"),
     "resolved": ("✓", "good"),
+    "no step": ("n", "warn"),
     "stalled": ("■", "bad"),
     "died": ("x", "bad"),
     "restart": ("+", "warn"),
