@@ -22,9 +22,9 @@ class TuiadvisorError(Exception):
         return one_line(super().__str__())
 
 
-def one_line(text: str) -> str:
-    """The text with every control, direction and undecodable character as "?"."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+def one_line(text: str, instead: str = "?") -> str:
+    """The text with something instead of every control, direction and undecodable character."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else instead for char in text)
 
 
 class EndedError(KeyboardInterrupt):

@@ -12,7 +12,7 @@ import tomllib
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError, one_line
 
 THRESHOLDS: Final = "thresholds"
 DAY_MIN: Final = 24 * 60
@@ -278,7 +278,7 @@ def _line(text: str, name: str) -> int:
 
 
 def _shown(text: str, limit: int = 40) -> str:
-    clean = "".join(character if character.isprintable() else "?" for character in text)
+    clean = one_line(text)
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 
 

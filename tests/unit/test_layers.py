@@ -27,6 +27,7 @@ ALLOWED = {
     "tuiadvisor/shellword.py": (),
     "tuiadvisor/unpacking.py": ("zstandard", "tuiadvisor.errors"),
     "tuiadvisor/small_file.py": ("tuiadvisor.errors",),
+    "tuiadvisor/markdown.py": ("tuiadvisor.errors",),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/views": (
         "tuiadvisor.views",
@@ -74,6 +75,7 @@ ALLOWED = {
         "tuiadvisor.session.guided.Guided",
         "tuiadvisor.events",
         "tuiadvisor.phases",
+        "tuiadvisor.markdown",
         "tuiadvisor.report",
     ),
     "tuiadvisor/efficiency": ("tuiadvisor.efficiency", "tuiadvisor.views.efficiency", "tuiadvisor.events"),
@@ -152,6 +154,7 @@ ALLOWED = {
         "tuiadvisor.events.MeasuredPeak",
         "tuiadvisor.shellword",
         "tuiadvisor.small_file",
+        "tuiadvisor.markdown",
         "tuiadvisor.phases",
         "tuiadvisor_rules",
     ),

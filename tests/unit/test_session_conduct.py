@@ -14,12 +14,13 @@ from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.markdown import plain
 from tuiadvisor.session.answers import checked_answers
 from tuiadvisor.session.conduct import Bottleneck, Session, conduct
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine, Network
-from tuiadvisor.session.markdown import markdown, plain
+from tuiadvisor.session.markdown import markdown
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.views.run_view import RunView

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from tuiadvisor.agent.answer_fields import count, text
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder
 from tuiadvisor.agent.payload import extension_code, write_bundle
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 NS: Final = 10**9
 LOOK_S: Final = 0.05
+MAX_TEXT_CHARS: Final = 400
 HEADSTART_NS: Final = (
     300_000_000  # until all ranks have been asked: they begin at one border as far as possible
 )
@@ -80,30 +82,22 @@ def parse_state(raw: bytes) -> ToldState:
     cost = told.get("cost_ns")
     cost = cost if isinstance(cost, dict) else {}
     return ToldState(
-        _text(told.get("state")),
-        _text(told.get("why")),
-        _number(told.get("first_step")),
+        text(told.get("state"), MAX_TEXT_CHARS),
+        text(told.get("why"), MAX_TEXT_CHARS),
+        count(told.get("first_step")),
         CaptureCost(
-            _number(cost.get("start")),
-            _number(cost.get("stop")),
-            _number(cost.get("write")),
+            count(cost.get("start")),
+            count(cost.get("stop")),
+            count(cost.get("write")),
             _numbers(told.get("step_ns_before")),
             _numbers(told.get("step_ns_inside")),
         ),
     )
 
 
-def _text(value: object) -> str:
-    return "".join(c if c.isprintable() else "?" for c in value[:400]) if isinstance(value, str) else ""
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None
-
-
 def _numbers(value: object) -> tuple[int, ...]:
     items = value[:1000] if isinstance(value, list) else []
-    return tuple(number for item in items if (number := _number(item)) is not None)
+    return tuple(number for item in items if (number := count(item)) is not None)
 
 
 def capture(
@@ -155,7 +149,7 @@ def _where(windows: list[_Window]) -> str:
     for window in windows:
         word = "done" if window.result is not None else window.told.state or "asked"
         counts[word] = counts.get(word, 0) + 1
-    return ", ".join(f"{count} {word}" for word, count in counts.items())
+    return ", ".join(f"{number} {word}" for word, number in counts.items())
 
 
 class _Window:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.answer_fields import count, text
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.question import asked
 from tuiadvisor.errors import TuiadvisorError
@@ -53,7 +54,7 @@ def ask_recorder(process: RankProcess) -> Entry:
                 answer.said, {name: answer.read(f"{name}.json", MAX_RECORDED_BYTES) for name in RECORDERS}
             )
     except (OSError, TuiadvisorError) as error:
-        return {"why": _text(str(error))}
+        return {"why": text(str(error), MAX_TEXT_CHARS)}
 
 
 def ask_recorders(processes: Sequence[RankProcess]) -> list[Entry]:
@@ -80,19 +81,19 @@ def told(raw: bytes, dumps: dict[str, bytes]) -> Entry:
             if (group := _group(one))
         ],
         "recorders": [
-            {"name": name, **cut(dumps.get(name, b""), _text(whys[name]))}
+            {"name": name, **cut(dumps.get(name, b""), text(whys[name], MAX_TEXT_CHARS))}
             for name in RECORDERS
             if name in whys
         ],
-        "why": _text(said.get("why")),
-        "call": _text(said.get("call")),
+        "why": text(said.get("why"), MAX_TEXT_CHARS),
+        "call": text(said.get("call"), MAX_TEXT_CHARS),
     }
     if not entry["groups"] and not entry["why"]:
         entry["why"] = "it has no process group"
     numbers = {
-        "spent_us": _number(said.get("spent_us")),
-        "own_rank": _number(said.get("rank")),
-        "evaluates": _number(said.get("evaluates")),
+        "spent_us": count(said.get("spent_us")),
+        "own_rank": count(said.get("rank")),
+        "evaluates": count(said.get("evaluates")),
     }
     return entry | {name: number for name, number in numbers.items() if number is not None}
 
@@ -149,58 +150,49 @@ def _is_pending(entry: Entry) -> bool:
 
 def _short(entry: Entry) -> Entry:
     """Only what is read of it, in its own words."""
-    found: Entry = {name: number for name in _INTEGERS if (number := _number(entry.get(name))) is not None}
-    found |= {name: _text(entry[name]) for name in _TEXTS if isinstance(entry.get(name), str)}
+    found: Entry = {name: number for name in _INTEGERS if (number := count(entry.get(name))) is not None}
+    found |= {name: text(entry[name], MAX_TEXT_CHARS) for name in _TEXTS if isinstance(entry.get(name), str)}
     found |= {name: True for name in _FLAGS if entry.get(name) is True}
     if not _is_pending(entry):
         found["state"] = "completed"
     group = entry.get("process_group")
     if isinstance(group, list):
-        found["process_group"] = [_text(part) for part in group[:2]]
+        found["process_group"] = [text(part, MAX_TEXT_CHARS) for part in group[:2]]
     sizes, dtypes = entry.get("input_sizes"), entry.get("input_dtypes")
     if isinstance(sizes, list) and sizes and isinstance(sizes[0], list):
-        found["input_sizes"] = [[size for size in sizes[0][:8] if _number(size) is not None]]
+        found["input_sizes"] = [[size for size in sizes[0][:8] if count(size) is not None]]
     if isinstance(dtypes, list) and dtypes:
-        found["input_dtypes"] = [_text(dtypes[0])]
+        found["input_dtypes"] = [text(dtypes[0], MAX_TEXT_CHARS)]
     return found
 
 
 def _life(entry: Entry) -> int:
     """Which of the groups that bore its name: torch counts them up."""
-    return _number(entry.get("pg_id")) or 0
+    return count(entry.get("pg_id")) or 0
 
 
 def _counter(entry: Entry) -> tuple[str, bool] | None:
     """(group, whether of its messages) whose number the call has; None where it has none."""
     is_p2p = entry.get("is_p2p") is True
-    if _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id")) is None:
+    if count(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id")) is None:
         return None
     return _group_name(entry), is_p2p
 
 
 def _group_name(entry: Entry) -> str:
     group = entry.get("process_group")
-    return _text(group[0]) if isinstance(group, list) and group else ""
+    return text(group[0], MAX_TEXT_CHARS) if isinstance(group, list) and group else ""
 
 
 def _group(entry: object) -> Entry | None:
     if not isinstance(entry, dict):
         return None
-    seq, spans = _number(entry.get("seq")), entry.get("spans")
+    seq, spans = count(entry.get("seq")), entry.get("spans")
     if seq is None or not isinstance(spans, list) or len(spans) > MAX_SPANS:
         return None
     is_sound = all(
-        isinstance(span, list) and len(span) == 3 and all(_number(part) is not None for part in span)
+        isinstance(span, list) and len(span) == 3 and all(count(part) is not None for part in span)
         for span in spans
     )
-    texts = {name: _text(entry.get(name)) for name in ("name", "purpose", "backend")}
+    texts = {name: text(entry.get(name), MAX_TEXT_CHARS) for name in ("name", "purpose", "backend")}
     return {**texts, "seq": seq, "spans": spans if is_sound else []}
-
-
-def _text(value: object) -> str:
-    text = value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.answer_fields import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,8 +168,8 @@ def _communicator(entry: dict[str, Any]) -> Communicator:
     ranks, missing = _by_rank(entry.get("ranks")), _by_rank(entry.get("missing_ranks"))
     return Communicator(
         name=str(entry.get("hash", "?"))[:40],
-        size=_number(entry.get("size")) or len(ranks) + len(missing),
-        pids={rank: pid for rank, one in ranks.items() if (pid := _number(one.get("pid"))) is not None},
+        size=count(entry.get("size")) or len(ranks) + len(missing),
+        pids={rank: pid for rank, one in ranks.items() if (pid := count(one.get("pid"))) is not None},
         launched={rank: _counts(one.get("collective_counts")) for rank, one in ranks.items()},
         silent=tuple(sorted(missing)),
         dead=tuple(
@@ -179,7 +180,7 @@ def _communicator(entry: dict[str, Any]) -> Communicator:
 
 def _by_rank(listed: object) -> dict[int, dict[str, Any]]:
     entries = [one for one in listed[:MAX_RANKS] if isinstance(one, dict)] if isinstance(listed, list) else []
-    return {rank: one for one in entries if (rank := _number(one.get("rank"))) is not None}
+    return {rank: one for one in entries if (rank := count(one.get("rank"))) is not None}
 
 
 def _status(entry: dict[str, Any]) -> dict[str, Any]:
@@ -191,9 +192,9 @@ def _counts(entry: object) -> dict[str, int]:
     if not isinstance(entry, dict):
         return {}
     return {
-        str(kind)[:40]: count
+        str(kind)[:40]: number
         for kind, value in list(entry.items())[:64]
-        if (count := _number(value)) is not None
+        if (number := count(value)) is not None
     }
 
 
@@ -218,7 +219,7 @@ def _behind(one: Communicator) -> list[Behind]:
     for kind in sorted({kind for counts in one.launched.values() for kind in counts}):
         counts = {rank: by_kind[kind] for rank, by_kind in one.launched.items() if kind in by_kind}
         most = max(counts.values())
-        ranks = tuple(sorted(rank for rank, count in counts.items() if count < most))
+        ranks = tuple(sorted(rank for rank, number in counts.items() if number < most))
         if ranks:
             num_ahead = Counter(counts.values())[most]
             found.append(Behind(one.name, one.size, kind, most, num_ahead, ranks[:MAX_RANKS]))
@@ -238,10 +239,6 @@ def _address(text: str) -> tuple[str, int]:
         if port.isdecimal() and int(port) < 1 << 16
         else DEFAULT_ADDRESS
     )
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None
 
 
 def _ranks(ranks: Sequence[int]) -> str:

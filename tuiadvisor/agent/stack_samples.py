@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.answer_fields import text
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.loader_workers import loader_workers
 from tuiadvisor.agent.question import ANSWER_S, asked
@@ -126,7 +127,7 @@ def _result(job: Future[list[Entry]]) -> list[Entry]:
     if job.cancelled():
         return [{"why": "the agent ended meanwhile"}]
     if error is not None:
-        return [{"why": _text(str(error) or type(error).__name__)}]
+        return [{"why": text(str(error) or type(error).__name__, MAX_TEXT_CHARS)}]
     return job.result()
 
 
@@ -183,7 +184,7 @@ def _one(target: _Target, window_s: float) -> Entry:
         why = "" if found else "; ".join(filter(None, (why, inner)))
     if spy and found and target.stands:
         found["native"] = _native(spy, target)
-    return {**entry, **found, "why": "" if found else _why_gone(target) or _text(why)}
+    return {**entry, **found, "why": "" if found else _why_gone(target) or text(why, MAX_TEXT_CHARS)}
 
 
 def _why_gone(target: _Target) -> str:
@@ -191,9 +192,9 @@ def _why_gone(target: _Target) -> str:
     try:
         confirm(target.process.identity)
     except OtherProcessError as other:
-        return _text(other.what)
+        return text(other.what, MAX_TEXT_CHARS)
     except OSError as error:
-        return _text(str(error))
+        return text(str(error), MAX_TEXT_CHARS)
     return ""
 
 
@@ -203,7 +204,7 @@ def _native(spy: str, target: _Target) -> list[str]:
     may_stop = state is not None and state.state == "S"
     thread = None if target.thread == target.process.pid else target.thread
     frames, _ = native_frames(spy, target.process.pid, thread, may_stop=may_stop)
-    return [_text(frame) for frame in frames[:MAX_NATIVE]]
+    return [text(frame, MAX_TEXT_CHARS) for frame in frames[:MAX_NATIVE]]
 
 
 def _by_spy(spy: str, target: _Target, window_s: float) -> tuple[Entry, str]:
@@ -312,9 +313,9 @@ def _frame(name: object, file: object, line: object) -> tuple[str, str, int, int
     is_library = path.startswith("<") or not path or any(part in path for part in LIBRARY_PARTS)
     short = "/".join(PurePath(path[-600:]).parts[-2:])
     number = line if type(line) is int and 0 <= line < 1 << 31 else 0
-    return _text(name), _text(short[-MAX_TEXT_CHARS:]), number, int(not is_library)
-
-
-def _text(value: object) -> str:
-    text = value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return (
+        text(name, MAX_TEXT_CHARS),
+        text(short[-MAX_TEXT_CHARS:], MAX_TEXT_CHARS),
+        number,
+        int(not is_library),
+    )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.answer_fields import count, text
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import present_session
 from tuiadvisor.agent.question import asked
@@ -135,14 +136,16 @@ def parse_told(raw: bytes, process: RankProcess, state: str) -> RankStacks:
     told = json_object(raw)
     call = told.get("call")
     groups = told.get("groups")
-    rank = _number(told.get("rank"))
+    rank = count(told.get("rank"))
     return RankStacks(
         rank=process.rank if rank is None else rank,
         pid=process.pid,
         state=state,
-        call=_text(call) if isinstance(call, str) else None,
-        call_group=_text(group) if isinstance(group := told.get("call_group"), str) and group else None,
-        call_peer=_number(told.get("call_peer")),
+        call=text(call, MAX_TEXT_CHARS) if isinstance(call, str) else None,
+        call_group=text(group, MAX_TEXT_CHARS)
+        if isinstance(group := told.get("call_group"), str) and group
+        else None,
+        call_peer=count(told.get("call_peer")),
         groups=tuple(
             group
             for entry in (groups[:MAX_GROUPS] if isinstance(groups, list) else [])
@@ -153,20 +156,22 @@ def parse_told(raw: bytes, process: RankProcess, state: str) -> RankStacks:
         for_s=None,
         was_asked=bool(told),
         moved=False,
-        why=_text(told.get("why")) if isinstance(told.get("why"), str) else "",
-        thread=host_thread(process.pid, thread) if (thread := _number(told.get("thread"))) else None,
-        thread_name=_text(told.get("thread_name")),
+        why=text(told.get("why"), MAX_TEXT_CHARS) if isinstance(told.get("why"), str) else "",
+        thread=host_thread(process.pid, thread) if (thread := count(told.get("thread"))) else None,
+        thread_name=text(told.get("thread_name"), MAX_TEXT_CHARS),
     )
 
 
 def _group(entry: object) -> GroupSaid | None:
     if not isinstance(entry, dict):
         return None
-    seq, members = _number(entry.get("seq")), entry.get("members")
+    seq, members = count(entry.get("seq")), entry.get("members")
     if seq is None or not isinstance(members, list):
         return None
-    ranks = tuple(number for item in members[:MAX_MEMBERS] if (number := _number(item)) is not None)
-    return GroupSaid(_text(entry.get("name")), _text(entry.get("purpose")), ranks, seq)
+    ranks = tuple(number for item in members[:MAX_MEMBERS] if (number := count(item)) is not None)
+    return GroupSaid(
+        text(entry.get("name"), MAX_TEXT_CHARS), text(entry.get("purpose"), MAX_TEXT_CHARS), ranks, seq
+    )
 
 
 def _phase_s(process: RankProcess) -> float | None:
@@ -211,7 +216,7 @@ def native_frames(spy: str, pid: int, thread: int | None, *, may_stop: bool) -> 
         if frames:
             return frames, ""
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        problem = "py-spy: " + _text(lines[0] if lines else "it saw no frames")
+        problem = "py-spy: " + text(lines[0] if lines else "it saw no frames", MAX_TEXT_CHARS)
     return (), problem
 
 
@@ -229,7 +234,7 @@ def parse_spy(raw: bytes, pid: int, thread: int | None = None) -> tuple[str, ...
         _frame(frame)
         for frame in (frames[:MAX_FRAMES] if isinstance(frames, list) else [])
         if isinstance(frame, dict)
-        and not _text(frame.get("filename")).startswith(IMPORTING)
+        and not text(frame.get("filename"), MAX_TEXT_CHARS).startswith(IMPORTING)
         and not is_probe(frame.get("name"), frame.get("filename"))
     )
 
@@ -241,19 +246,10 @@ def is_probe(name: object, file: object) -> bool:
 
 
 def _frame(frame: dict[str, Any]) -> str:
-    name, line = _text(frame.get("name"))[:120], _number(frame.get("line"))
-    place = _text(frame.get("short_filename") or frame.get("filename") or frame.get("module"))
+    name, line = text(frame.get("name"), MAX_TEXT_CHARS)[:120], count(frame.get("line"))
+    place = text(frame.get("short_filename") or frame.get("filename") or frame.get("module"), MAX_TEXT_CHARS)
     return f"{name} ({place}:{line})" if line else f"{name} ({place})"
 
 
-def _text(value: object) -> str:
-    text = value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(_text(item) for item in value[:MAX_FRAMES]) if isinstance(value, list) else ()
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None
+    return tuple(text(item, MAX_TEXT_CHARS) for item in value[:MAX_FRAMES]) if isinstance(value, list) else ()

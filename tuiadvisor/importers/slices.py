@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.errors import one_line
 from tuiadvisor.events import EVENT_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.importers.hostops import outermost
 
@@ -92,7 +93,7 @@ def _busiest(events: GpuEvents) -> Ints:
 
 
 def _numbered(name: str, names: dict[str, int]) -> int:
-    short = "".join(char if char.isprintable() else "?" for char in name[:NAME_CHARS])
+    short = one_line(name[:NAME_CHARS])
     if short not in names and len(names) >= MAX_NAMES:
         return UNKNOWN
     return names.setdefault(short, len(names))

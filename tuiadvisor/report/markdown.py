@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.markdown import code, plain
 from tuiadvisor.report.facts import (
     MAX_RANKS,
     SIZE_HEADS,
@@ -251,7 +252,7 @@ def finding(found: Finding) -> list[str]:
 
 
 def _action(number: int, text: str, command: str | None) -> str:
-    return f"{number}. {plain(text)}" + (f" {_code(command)}" if command else "")
+    return f"{number}. {plain(text)}" + (f" {code(command)}" if command else "")
 
 
 def _session(run: Dossier) -> list[str]:
@@ -285,15 +286,3 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Names and values."""
     return [*(f"- {plain(name)}: {plain(text)}" for name, text in rows), ""]
-
-
-def plain(text: object) -> str:
-    """Text that is not ours, on one line and inert."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in str(text))
-    for mark in "\\`*<>[]|#":
-        shown = shown.replace(mark, "\\" + mark)
-    return shown
-
-
-def _code(text: str) -> str:
-    return "`" + "".join(letter if letter.isprintable() else " " for letter in text).replace("`", "'") + "`"

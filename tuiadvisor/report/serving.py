@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuiadvisor.markdown import plain
 from tuiadvisor.report import html, markdown
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.page import document, finding
@@ -24,10 +25,10 @@ ABOUT_QUANTILES: str = (
 
 def markdown_serving(view: ServingView, made_by: str) -> str:
     """The whole report as Markdown."""
-    lines = ["# Serving", "", markdown.plain(words.headline(view)), ""]
+    lines = ["# Serving", "", plain(words.headline(view)), ""]
     for model in view.models:
-        lines += [f"## {markdown.plain(words.model_title(model))}", ""]
-        lines += [f"**{markdown.plain(words.verdict(model))}**", ""]
+        lines += [f"## {plain(words.model_title(model))}", ""]
+        lines += [f"**{plain(words.verdict(model))}**", ""]
         lines += markdown.table(words.HEADS, words.latency_rows(model)) if model.latencies else []
         lines += [ABOUT_QUANTILES, "", *markdown.pairs(words.load_facts(model))]
         lines += (
@@ -39,10 +40,8 @@ def markdown_serving(view: ServingView, made_by: str) -> str:
         lines += markdown.pairs(words.unknown_facts(model))
     if len(view.models) > 1 and view.total is not None:
         lines += ["## All models together", "", *markdown.pairs(words.load_facts(view.total)[1:])]
-    lines += [f"- {markdown.plain(note)}" for note in view.notes]
-    return "\n".join(
-        [*lines, "", f"*{markdown.plain(made_by)}. What was not observed is unknown, never 0.*", ""]
-    )
+    lines += [f"- {plain(note)}" for note in view.notes]
+    return "\n".join([*lines, "", f"*{plain(made_by)}. What was not observed is unknown, never 0.*", ""])
 
 
 def html_serving(view: ServingView, made_by: str) -> str:

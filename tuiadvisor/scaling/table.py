@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.scaling.columns import EXAMPLE, Columns, Quantity, columns_of
 from tuiadvisor.unpacking import DAMAGED, MAGIC_BYTES, packing, unpacked
 
@@ -73,7 +73,7 @@ def normal_layout(text: str) -> str:
 
 def printable(text: str, limit: int = 80) -> str:
     """A stranger's text on one line, without anything a terminal would obey."""
-    clean = "".join(character if character.isprintable() else "?" for character in text)
+    clean = one_line(text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.markdown import code, plain
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
@@ -30,19 +31,6 @@ def markdown(session: Session) -> str:
     for entry in session.whys:
         lines += [*why_lines(entry), ""]
     return "\n".join(lines + _intent(session) + _history(session)) + "\n"
-
-
-def plain(text: object) -> str:
-    """Text that is not ours, on one line and inert."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in str(text))
-    for mark in "\\`*<>[]|":
-        shown = shown.replace(mark, "\\" + mark)
-    return shown
-
-
-def code(text: str) -> str:
-    """A command as code: one line, and no way out of the span."""
-    return "`" + "".join(letter if letter.isprintable() else " " for letter in text).replace("`", "'") + "`"
 
 
 def decision_lines(session: Session) -> list[str]:

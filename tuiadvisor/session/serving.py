@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError, one_line
-from tuiadvisor.session.markdown import UNKNOWN, plain, stage_lines
+from tuiadvisor.markdown import plain
+from tuiadvisor.session.markdown import UNKNOWN, stage_lines
 from tuiadvisor.session.material import Item
 from tuiadvisor.session.stages import PATTERNS, TITLES, Stage
 from tuiadvisor.small_file import read_small

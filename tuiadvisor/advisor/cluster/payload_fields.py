@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuiadvisor.errors import one_line
+
 MAX_TEXT_CHARS: Final = 2000
 MAX_NAME_CHARS: Final = 100
 MAX_RANKS: Final = 1 << 17  # a higher number is no rank's
@@ -15,11 +17,7 @@ Payload = dict[str, object]
 def text(payload: Payload, name: str) -> str | None:
     """A printable text, control characters as spaces, bounded."""
     value = payload.get(name)
-    if not isinstance(value, str):
-        return None
-    if value.isprintable() and len(value) <= MAX_TEXT_CHARS:
-        return value
-    return "".join(char if char.isprintable() else " " for char in value[:MAX_TEXT_CHARS])
+    return one_line(value[:MAX_TEXT_CHARS], " ") if isinstance(value, str) else None
 
 
 def integer(payload: Payload, name: str) -> int | None:

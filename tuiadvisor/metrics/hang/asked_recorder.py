@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.errors import one_line
 from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, Dump, Group, Operation, Progress
 from tuiadvisor.metrics.hang.recorder_dump import UNDEFINED, operations_of
 
@@ -197,8 +198,7 @@ def _in_order(operations: list[Operation]) -> tuple[Operation, ...]:
 
 
 def _printable(value: object) -> str:
-    text = value[:MAX_ASKED_CHARS] if isinstance(value, str) else ""
-    return "".join(char if char.isprintable() else " " for char in text)
+    return one_line(value[:MAX_ASKED_CHARS], " ") if isinstance(value, str) else ""
 
 
 def _objects(entry: Entry, name: str) -> list[Entry]:

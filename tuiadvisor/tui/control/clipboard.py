@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.errors import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -40,7 +42,7 @@ def alert_sequence(text: str, environ: Mapping[str, str]) -> str:
     bell = "\a"
     if environ.get("TERM", "") in {"", "dumb", "linux", "unknown"}:
         return bell
-    shown = "".join(character if character.isprintable() else " " for character in text)[:MAX_ALERT_CHARS]
+    shown = one_line(text, " ")[:MAX_ALERT_CHARS]
     told = f"\x1b]9;{shown}\a"
     if environ.get("TMUX"):
         told = f"\x1bPtmux;{told.replace(chr(27), chr(27) * 2)}\x1b\\"
