@@ -12,7 +12,7 @@ from typing import Final
 MARK: Final = "tuiadvisor-log: "  # begins each line that an agent elsewhere logs; no error of ours does
 BURST_LINES: Final = 2000.0
 LINES_A_SECOND: Final = 20.0
-SAY_AGAIN_S: Final = 30.0
+SAY_AGAIN_S: Final = 30.0  # a scanner that tries for days must not fill the disk with reports
 LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40}
 _MARKED: Final = re.compile(rf"{MARK}({'|'.join(LEVELS)}) (.*)")
 

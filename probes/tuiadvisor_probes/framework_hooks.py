@@ -15,7 +15,6 @@ from .optimizer_hook import skipped
 if TYPE_CHECKING:
     from .host import Host
 
-STAY_OUT = -1
 STRATEGIES = ("lightning.pytorch.strategies.strategy", "pytorch_lightning.strategies.strategy")
 EVALUATIONS = (  # (module, class, method): everything inside is evaluation
     ("transformers.trainer", "Trainer", "evaluation_loop"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import device_barrier, phases
 from . import step_clock as sc
 from .books import COUNTS_MICRO_STEP
-from .guard import attempt, timed
+from .guard import STAY_OUT, attempt, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .guard import Hook
     from .host import Host
 
-STAY_OUT = -1
 MAX_AWAITED = 4  # modules at once
 MAX_PASSED = 8  # backwards: a module that none of them was of will have none
 SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-MAX_LOOKED_AT = 1 << 16
+from .forward_look import MAX_LOOKED_AT, POSITIONS
+
 BOUNDARIES = ("cu_seqlens", "cu_seqlens_q", "cu_seq_lens", "cu_seq_lens_q")
 LENGTHS = ("seqlens", "seq_lens")
-POSITIONS = "position_ids"
 
 
 def squares(batch: Any) -> tuple[int, int, int] | None:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import phases
 from . import step_clock as sc
-from .guard import attempt, timed
+from .guard import STAY_OUT, attempt, timed
 
 if TYPE_CHECKING:
     from .host import Host
 
 KIND_STAGE_FORWARD, KIND_STAGE_BACKWARD, KIND_STAGE_WEIGHT_GRAD, KIND_P2P_WAIT = 64, 65, 66, 67
-STAY_OUT = -1
 DETAIL_LOSS = 1
 
 

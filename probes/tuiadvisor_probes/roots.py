@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import compiled, phases
 from .forward_look import parts_of
-from .guard import INSPECTION, attempt
+from .guard import INSPECTION, STAY_OUT, attempt
 from .pickled import is_by_value
 
 if TYPE_CHECKING:
     from .host import Host
 
-STAY_OUT = -1
 MAX_ROOTS = 8
 MAX_PARTS = 8  # of one root, those with the most parameters
 MAX_DEPTH = 3  # parts of parts

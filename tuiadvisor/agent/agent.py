@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs, rivals
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector
+from tuiadvisor.agent.attach_batch import LEAVE_S, PUSH_OUT_S
 from tuiadvisor.agent.control_pipe import ControlPipe
 from tuiadvisor.agent.crew import Crew
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
@@ -47,8 +48,6 @@ HOST_NS: Final = NS
 SEARCH_NS: Final = 2 * NS
 ALL_ENDED_NS: Final = 5 * NS
 RESTART_NS: Final = 60 * NS  # an elastic restart may take this long while its launcher lives
-LEAVE_S: Final = 1.0  # a rank at work makes an event within this time
-PUSH_OUT_S: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ In: sysfs, a rank's /proc.  Out: short texts for the record of the hardware; Non
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.topology import SYSFS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tuiadvisor.agent.topology import Topology
 
-SYSFS: Final = Path("/sys")
 SIZES: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 SECTOR_BYTES: Final = 512  # of the kernel's sizes, whatever the device's own
 MAX_DEVICES: Final = 32

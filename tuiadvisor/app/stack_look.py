@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.stream.probe_request import MAX_SAMPLING_MS, StackRequest
+from tuiadvisor.views.deaths import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ WINDOW_MS: Final = 2000
 STEPS_A_WINDOW: Final = 6  # long steps are looked at for longer: a part of one says little of the whole
 HANG_MS: Final = 1000  # nothing moves: one look would do
 MAX_HANGING: Final = 8
-GONE: Final = frozenset({"exited", "killed", "refused"})
 PATIENCE_S: Final = 25.0  # an agent gives up first, and says why
 
 

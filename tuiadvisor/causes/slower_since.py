@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause
 from tuiadvisor.metrics.series.what_if import gain as what_if
 from tuiadvisor.metrics.steps.arrays import median
+from tuiadvisor.metrics.window.regime import ONE_PHASE
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
 
-ONE_PHASE: Final = 0.8  # of the growth: TraceML, as the rule's one_phase; so much of it more work explains
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
 
 

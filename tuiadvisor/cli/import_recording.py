@@ -12,6 +12,7 @@ from tuiadvisor import __version__
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, UNNAMED_HOST
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.importers.imported import PART
+from tuiadvisor.importers.trace_columns import EPOCH_NS
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 BASE_NS: Final = 1_000_000_000  # the first step begins here: clocks of recordings are above 0
 ROWS: Final = 4000  # a frame: beyond that the fold thins collectives
-EPOCH_NS: Final = 10**18  # a later clock counts from 1970
 CLOCKS: Final = frozenset(("begin_ns", "end_ns", "arrive_ns", "release_ns"))
 STEP_CLOCKS: Final = tuple(STEP_COLUMNS.index(name) for name in STEP_COLUMNS if name in CLOCKS)
 EVENT_CLOCKS: Final = tuple(1 + EVENT_COLUMNS.index(name) for name in EVENT_COLUMNS if name in CLOCKS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.agent.stack_samples import sample_processes
+from tuiadvisor.app.stack_look import WINDOW_MS
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.stream.probe_request import StackRequest
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tuiadvisor.agent.discovery import RankProcess
     from tuiadvisor.views.stack_card import StackCard
 
-WINDOW_MS: Final = 2000
 WIDTH: Final = 80
 
 

@@ -32,7 +32,6 @@ MAX_STEP: Final = 1 << 40
 MARK: Final = re.compile(rb":::MLLOG\s+(?=\{)")
 # What a training logs between two evaluations; epochs as samples are told by the same field in some.
 POINTS: Final = frozenset({"train_loss", "tracked_stats", "block_start", "eval_start"})
-EPOCH: Final = "epoch"
 STEP_TIMES: Final = ("train_step_time", "step_time")
 AGREES: Final = 0.1  # of the time of a step by two ways to tell it
 INTERVALS: Final = ("init", "run", "eval")

@@ -39,6 +39,9 @@ class Quantity:
         return f"s per {self.counts.removesuffix('s')}" if self.kind == "throughput" else self.unit
 
 
+STEP: Final = Quantity("step_s", "step", "s", 1.0)  # of what was recorded
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Positions in the header; `label` and `layout` may be spread over several columns."""

@@ -14,7 +14,7 @@ from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Aim, cost, cost_unit, hours, run_length_known
 from tuiadvisor.scaling.decide import sized
 from tuiadvisor.scaling.efficiency import baseline
-from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
+from tuiadvisor.scaling.picture import NUM_SIZES, Curve, Picture, Point, SizeRow, deadline_words, meets
 from tuiadvisor.scaling.predict import Range, predict
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.text import answers, decision_words, heading
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.series import Series
     from tuiadvisor.scaling.table import Table
 
-NUM_SIZES: Final = 25  # of a curve: the eye sees no more, and each costs a column of draws
 MAX_ROWS: Final = 60
 
 

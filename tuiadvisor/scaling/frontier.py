@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.choose import Choice
     from tuiadvisor.scaling.series import Series
 
-REACH: Final = 16
+REACH: Final = 16  # times the largest measured size: beyond it nobody should act on what was measured
 POINTS: Final = 200
 
 

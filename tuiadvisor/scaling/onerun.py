@@ -25,9 +25,9 @@ from typing import Final, Literal
 
 from tuiadvisor.scaling.choose import NOISE_FLOOR
 from tuiadvisor.scaling.decide import SizeDecision, sized
+from tuiadvisor.scaling.frontier import REACH
 from tuiadvisor.scaling.predict import Range
 
-REACH: Final = 16  # times the measured size: beyond it nobody should act on one run
 CUSHION: Final = 2.0  # times the latency of an idle link: beside compute a message waits longer to be begun
 FLOOR: Final = 0.8  # POP: parallel efficiency that is acceptable
 Mode = Literal["weak", "strong"]

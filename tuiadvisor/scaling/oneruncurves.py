@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.scaling.columns import Quantity
+from tuiadvisor.scaling.columns import STEP
 from tuiadvisor.scaling.cost import Aim, cost_unit
 from tuiadvisor.scaling.decide import sized
-from tuiadvisor.scaling.onerun import REACH, Mode, Parts, one_run, sized_at, why_not
-from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
+from tuiadvisor.scaling.frontier import REACH
+from tuiadvisor.scaling.onerun import Mode, Parts, one_run, sized_at, why_not
+from tuiadvisor.scaling.picture import NUM_SIZES, Curve, Picture, Point, SizeRow, deadline_words, meets
 from tuiadvisor.scaling.predict import Range
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.scaling.onerun import Sized
 
-STEP: Final = Quantity("step_s", "step", "s", 1.0)
-NUM_SIZES: Final = 25
 FARTHEST: Final = 4  # times the devices, where nobody asked for more
 MODES: Final[dict[Mode, str]] = {
     "weak": "the batch a device stays (weak scaling)",

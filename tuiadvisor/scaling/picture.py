@@ -6,11 +6,12 @@ In: nothing.  Out: Picture, frozen; nothing computes after it. `curves` and `one
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.predict import Range
 
+NUM_SIZES: Final = 25  # of a curve: the eye sees no more, and each costs a column of draws
 Meets = Literal["yes", "no", "perhaps", ""]  # a limit, at both ends of the interval; "": no such limit
 
 

@@ -25,7 +25,7 @@ from tuiadvisor.session.evidence import (
     share_of_step,
 )
 from tuiadvisor.session.intent import PRESET
-from tuiadvisor.session.measured import measured_answers
+from tuiadvisor.session.measured import EXPOSED, measured_answers
 from tuiadvisor.session.remaining import startup
 from tuiadvisor.session.seven import seven_questions
 from tuiadvisor.session.sizes import ranking, sizes
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import PastFinding
 
 RECORD: Final = "tuiadvisor record --for 60s -o run.tuirec"
-EXPOSED: Final = 0.1  # of the step: the kineto plugin's "deserves a look"
 
 
 def _span(past: PastFinding) -> str:

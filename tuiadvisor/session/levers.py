@@ -6,7 +6,9 @@ In: findings, answers, questions.  Out: Levers. An answer moves a change up or d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from tuiadvisor_rules.loader import RISKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.views.run_view import Action, Finding
     from tuiadvisor_rules.questions import Question
-
-RISKS: Final = ("low", "medium", "high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def levers(
                 one.action.last_resort,
                 -one.score,
                 -(one.finding.loss_s_per_step or 0.0),
-                _risk(one.action),
+                risk_order(one.action.risk),
             ),
         )
     )
@@ -62,5 +62,6 @@ def _said(
                 yield sign, f"“{question.ask}” ({answer}) speaks {'for' if sign > 0 else 'against'} it"
 
 
-def _risk(action: Action) -> int:
-    return RISKS.index(action.risk) if action.risk in RISKS else len(RISKS)
+def risk_order(risk: str) -> int:
+    """The smaller the safer; a word of a user's own catalogue comes last."""
+    return RISKS.index(risk) if risk in RISKS else len(RISKS)

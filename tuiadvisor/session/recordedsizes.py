@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import phases
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.scaling.columns import Quantity
+from tuiadvisor.scaling.columns import STEP
 from tuiadvisor.scaling.onerun import Parts
 from tuiadvisor.scaling.table import Row, Table, normal_layout, printable
 from tuiadvisor.session.evidence import facts
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tuiadvisor.session.recorded import Recorded
     from tuiadvisor.views.run_view import RunView
 
-STEP: Final = Quantity("step_s", "step", "s", 1.0)
 COMPUTE: Final = tuple(name for name in phases.of_kind("copy", "compute") if name in phases.GROWING)
 OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
 SMALL_BYTES: Final = 8 << 10  # up to here an all-reduce is latency alone

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.levers import RISKS
+from tuiadvisor.session.levers import risk_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ def seven_questions(run: Facts, found: tuple[Candidate, ...], answers: Mapping[s
     if best is None or finding is None:
         return ()
     mine = [one for one in found if one.finding == finding.id and not one.why_not]
-    safest = min(mine, key=lambda one: (_rank(one.risk), one.effort_hours or 0.0))
+    safest = min(mine, key=lambda one: (risk_order(one.risk), one.effort_hours or 0.0))
     tool = next(iter(finding.measure_next), None)
     again = {
         "yes": "yes, by your word: keep this recording as the baseline",
@@ -62,7 +62,3 @@ def _proof(finding: Finding) -> str | None:
         if value is not None
     ]
     return ", ".join(shown[:3]) or None
-
-
-def _rank(risk: str) -> int:
-    return RISKS.index(risk) if risk in RISKS else len(RISKS)

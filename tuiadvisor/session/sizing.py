@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling import curves
+from tuiadvisor.scaling.columns import STEP
 from tuiadvisor.scaling.oneruncurves import one_run_picture
 from tuiadvisor.scaling.picture import Picture
 from tuiadvisor.scaling.table import printable
 from tuiadvisor.session.entries import entries
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.material import checkpoint_length
-from tuiadvisor.session.recordedsizes import STEP, parts_of, table_of, why_unusable
+from tuiadvisor.session.recordedsizes import OTHER_WORK, parts_of, table_of, why_unusable
 from tuiadvisor.session.remaining import pace
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ HOW_TO_GET_DATA: Final = (
     "record this training at a second size beside this one: tuiadvisor record -o NAME.tuirec (screen 6: u finds it)",
     "or give a table of measured sizes (devices and step_s, throughput or total_h): tuiadvisor scale --table CSV --tui",
 )
-OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
 
 
 @dataclass(frozen=True, slots=True)

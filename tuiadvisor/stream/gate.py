@@ -12,6 +12,7 @@ import zmq
 from zmq.utils import z85
 
 from tuiadvisor.log import Logger
+from tuiadvisor.loglimits import SAY_AGAIN_S
 from tuiadvisor.stream.attendance import PEERS_REFUSED, PRIVATE, Gap, gap
 from tuiadvisor.stream.connecting import take_event
 from tuiadvisor.stream.keys import AGENTS, VIEWERS
@@ -25,7 +26,6 @@ _KEY_BYTES: Final = 32
 # Between two rounds of the hub at most so many: recording comes first.
 _MAX_ANSWERS: Final = 64
 _MAX_FAILURES: Final = 1024
-SAY_AGAIN_S: Final = 30.0  # a scanner that tries for days must not fill the disk with reports
 _FAILURES: Final = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL

@@ -32,7 +32,7 @@ _WORTH: Final = {
 _MOST_WORTH: Final = 4
 # Frames within ZeroMQ are out of reach of the policy: keep them few.
 GRACE_S: Final = 0.1  # several times as long as a hub gathers before it reads on
-_SEND_HIGH_WATER: Final = 64
+SEND_HIGH_WATER: Final = 64
 
 
 class AgentLink:
@@ -63,7 +63,7 @@ class AgentLink:
         self._num_connections = 0
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.PUSH)
-        self._socket.set(zmq.SNDHWM, _SEND_HIGH_WATER)
+        self._socket.set(zmq.SNDHWM, SEND_HIGH_WATER)
         self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         connect(self._socket, endpoint, key)
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
+from tuiadvisor.stream.attendance import MAX_SOURCES
 from tuiadvisor.stream.connecting import connect, take_event
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameError, FrameKind, peek
+from tuiadvisor.stream.link import SEND_HIGH_WATER
 from tuiadvisor.stream.voice import make_voice, speak
 from tuiadvisor.stream.wire import check_endpoint
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 READ_S: Final = 0.2
 READ_MS: Final = 200
 DRAIN_S: Final = 2.0
-MAX_SOURCES: Final = 16_384
-_SEND_HIGH_WATER: Final = 64
 
 
 class Relay:
@@ -58,7 +58,7 @@ class Relay:
 
     def _run(self) -> None:
         with zmq.Context(io_threads=1) as context, context.socket(zmq.PUSH) as pushing:
-            pushing.set(zmq.SNDHWM, _SEND_HIGH_WATER)
+            pushing.set(zmq.SNDHWM, SEND_HIGH_WATER)
             pushing.set(zmq.IMMEDIATE, 1)  # nothing queues for a hub that is not there
             pushing.set(zmq.LINGER, int(DRAIN_S * 1000))
             monitor = pushing.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)

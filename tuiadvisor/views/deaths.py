@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # How a scheduler, a launcher or a person ends a process: mostly for another one's sake.
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 WITH_CODE: Final = "exited with code"
+GONE: Final = frozenset({"exited", "killed", "refused"})  # states of ranks that tell nothing any more
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from tuiadvisor.advisor.assemble.rank_rows import UNKNOWN_LEVEL
 from tuiadvisor.metrics.steps.accounting import seconds_of_ranks, shares
 from tuiadvisor.metrics.steps.arrays import finite_or_nones
 from tuiadvisor.views.rank_group import Grouping, RankGroup
+from tuiadvisor.views.step_map import UNKNOWN_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

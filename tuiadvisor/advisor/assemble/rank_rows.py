@@ -18,6 +18,7 @@ from tuiadvisor.metrics.steps.arrays import Floats, column_median, finite_or_non
 from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX
 from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import RankRow
+from tuiadvisor.views.step_map import UNKNOWN_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 MAX_LATENESS_STEPS: Final = 120
 WAITS: Final = phases.of_kind("input", "sync", "idle")
-UNKNOWN_LEVEL: Final = 255
 # Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
 LEVEL_EDGES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 # A rank stands out whose lateness reached this level, 16 % of a step, in a quarter of the latest steps.

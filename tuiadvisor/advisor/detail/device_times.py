@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.steps.step_store import MAX_STEP
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.lateness.late_phase import KEEPS_PACE_SHARE, Pace
 from tuiadvisor.metrics.steps.step_table import OTHER, StepTable, build_table
@@ -41,7 +42,6 @@ MAX_RANKS: Final = CAPACITIES[-1][0]
 RECENT_STEPS: Final = 12  # measured ones, whose distance is the present one
 MIN_EVEN: Final = 24  # measured steps: a verdict takes twenty
 MAX_PHASE_NS: Final = 86_400 * 10**9
-MAX_STEP: Final = 1 << 40
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
 _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN = range(5)
 _FIRST_PHASE: Final = 5

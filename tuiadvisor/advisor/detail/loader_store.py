@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
+from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.steps.loader_stage import batches_of, recent_rows, share_at_limit
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 1 << 14  # 1 MB: 128 batches of each of 128 ranks
 MAX_QUEUED: Final = 1 << 20
 MAX_WORKERS: Final = 1 << 14
-MAX_CLOCK_NS: Final = 1 << 61
 MAX_WAIT_NS: Final = 3600 * 10**9
 MAX_TOKENS: Final = 1 << 30  # of a batch; its square still is a number of 64 bits
 BATCH, PACKED = int(EventKind.LOADER_BATCH), int(EventKind.PACKED_BATCH)

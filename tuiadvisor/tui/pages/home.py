@@ -32,6 +32,7 @@ from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages.runs import (
     DECISION_ROLES,
     DECISIONS,
+    VERDICT_WIDTH,
     Columns,
     Runs,
     plain_runs,
@@ -52,7 +53,6 @@ NAME_WIDTH = 16
 MOST_OF_NAMES = 3  # part of the width that names may take
 LEAST_APART = 6
 OWNER_WIDTH = 8
-VERDICT_WIDTH = 10  # of its one word
 FILE_WIDTH = 24
 WITH_OWNER = 92  # columns from which owner and device have a place
 WITH_STEP = 130  # and the step, its time, and where it is recorded

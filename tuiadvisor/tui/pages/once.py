@@ -19,6 +19,7 @@ from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.goodput import goodput_lines
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
 from tuiadvisor.tui.pages.stack_card import card_lines
+from tuiadvisor.views.deaths import GONE
 from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _rank(rank: RankRow, host: int) -> list[Line]:
         f"{mark} {rank.rank:>5} {fit(rank.host or text_of.UNKNOWN, host)} {fit(state, rank_row.STATE_WIDTH)}"
     )
     finished = rank.state == "exited" and rank.step_s is not None
-    if not finished and (rank.state in rank_row.GONE or rank.step_s is None):
+    if not finished and (rank.state in GONE or rank.step_s is None):
         why = wrap(rank.state_detail or "no step seen", WIDTH - len(lead) - 2)
         return [line(" " * len(lead) if index else lead, "  ", text) for index, text in enumerate(why)]
     figures = [fit(rank_row.figure_text(rank, name), 9, "right") for name in rank_row.FIGURES]

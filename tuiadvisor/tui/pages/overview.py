@@ -16,6 +16,7 @@ from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.deaths import GONE
 from tuiadvisor.views.shown_ranks import standing_out
 
 if TYPE_CHECKING:
@@ -374,7 +375,7 @@ def _cells(ranks: tuple[RankRow, ...]) -> list[Span]:
 
 
 def _cell(rank: RankRow) -> Span:
-    if rank.state in rank_row.GONE:
+    if rank.state in GONE:
         glyph, role = rank_row.state_text(rank)
         return glyph[0], role
     level = rank.lateness_levels[-1] if rank.lateness_levels else bars.LEVEL_UNKNOWN

@@ -14,6 +14,7 @@ from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Align, Cell, Line, Span, fit
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.views.deaths import GONE
 
 if TYPE_CHECKING:
     from tuiadvisor.views.rank_group import RankGroup
@@ -31,7 +32,6 @@ STATES = {
 }
 # Of a live rank while the job is stalled.
 HELD = {"waits": ("║ waits", "warn"), "stopped": ("■ stopped", "bad"), "missing": ("■ missing", "bad")}
-GONE = frozenset({"exited", "killed", "refused"})
 STATE_WIDTH = 10
 
 
