@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tuiadvisor import phases
 from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.exporters.slices import in_order
 from tuiadvisor.phases import PHASES, TABLE
 from tuiadvisor_probes import phases as of_probe
 from tuiadvisor_probes import ring
@@ -62,11 +63,31 @@ def test_every_row_can_be_told_apart_wherever_it_is_drawn() -> None:
 
 def test_the_probe_s_constants_follow_from_a_new_row() -> None:
     """Its number, and what the clock asks of it."""
-    added = replace(TABLE[2], name="augment", letter="A", begins_iteration=True, absorbs=False)
-    table = (*TABLE[:-1], added, TABLE[-1])
+    table = with_new_row()
     text = phases.constants_of(table)
     known: dict[str, object] = {}
     exec(text, known)  # noqa: S102 - what the probe would run
-    assert (9, 10, 11) == (known["AUGMENT"], known["OTHER"], known["NUM_PHASES"])
+    number = len(TABLE) - 1
+    assert (number, number + 1, number + 2) == (known["BRAND_NEW"], known["OTHER"], known["NUM_PHASES"])
     assert len(table) == len(known["BEGINS_ITERATION"]) == len(known["ABSORBS"])  # type: ignore[arg-type]
-    assert known["BEGINS_ITERATION"][9] is True  # type: ignore[index]
+    assert known["BEGINS_ITERATION"][number] is True  # type: ignore[index]
+
+
+def test_a_new_row_has_its_place_in_a_trace() -> None:
+    """A list of names of its own would leave its time out of every step."""
+    before, after = in_order(with_new_row())
+    assert "brand_new" in before
+    assert "brand_new" not in after
+
+
+def test_the_core_in_c_knows_as_many_and_has_room_for_their_numbers() -> None:
+    """It counts phases by an array, and a number shares a word with a time: four bits."""
+    source = (PROBES.parent / "native" / "core.c").read_text()
+    assert [str(len(TABLE))] == re.findall(r"\bNUM_PHASES = (\d+)", source)
+    assert len(TABLE) <= 1 << 4
+
+
+def with_new_row() -> tuple[phases.Phase, ...]:
+    """The table with a phase nobody has heard of."""
+    added = replace(TABLE[2], name="brand_new", letter="A", begins_iteration=True, absorbs=False)
+    return (*TABLE[:-1], added, TABLE[-1])

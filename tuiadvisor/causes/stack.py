@@ -11,6 +11,7 @@ from tuiadvisor.causes.cause import Cause
 from tuiadvisor.efficiency.assess import FULL_PRECISIONS
 from tuiadvisor.efficiency.peaks import device_of, has_tensor_cores
 from tuiadvisor.metrics.steps.accounting import shares
+from tuiadvisor.phases import COMPUTE
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -31,7 +32,6 @@ job loader_workers count worker processes of the DataLoader
 job dtype_words text precision in which matrices are multiplied
 """
 NAMES: Final = tuple(line.split()[1] for line in METRICS.strip().splitlines())
-COMPUTE: Final = ("forward", "backward", "optimizer")
 
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:

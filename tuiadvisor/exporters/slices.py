@@ -10,16 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor import phases
-from tuiadvisor.phases import PHASES
+from tuiadvisor.phases import PHASES, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BEFORE_BARRIER: Final = ("data_wait", "h2d", "forward", "backward", "pipeline_idle")
-AFTER_BARRIER: Final = ("optimizer", *phases.PAUSES)
-ORDER: Final = (*BEFORE_BARRIER, "comm_exposed", *AFTER_BARRIER, "other")
+    from tuiadvisor.phases import Phase
+
 ROUNDING_NS: Final = 10  # lengths and clocks rounded each for itself may disagree by so much
+
+
+def in_order(table: tuple[Phase, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(what lies before the gradient barrier, what after it): all of a step but communication and the rest."""
+    own = [phase for phase in table if phase.kind not in {"sync", "rest"}]
+    after = [phase.is_after_barrier or phase.kind == "pause" for phase in own]
+    return (
+        tuple(phase.name for phase, is_after in zip(own, after, strict=True) if not is_after),
+        tuple(phase.name for phase, is_after in zip(own, after, strict=True) if is_after),
+    )
+
+
+BEFORE_BARRIER, AFTER_BARRIER = in_order(TABLE)
+ORDER: Final = (*BEFORE_BARRIER, "comm_exposed", *AFTER_BARRIER, "other")
 
 
 @dataclass(frozen=True, slots=True)
