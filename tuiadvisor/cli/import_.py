@@ -6,7 +6,6 @@ import argparse
 import importlib
 import sys
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from tuiadvisor.cli.options.serving import add_serving
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.files import listed, opened
 from tuiadvisor.importers.imported import NoStepsError, NotOneRunError
+from tuiadvisor.importers.kinds import KINDS, Kind
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
@@ -29,129 +29,6 @@ if TYPE_CHECKING:
 TOLD_EVERY_S: Final = 2.0
 HEAD_BYTES: Final = 4096
 OF_OURS: Final = (b"PAR1", b"# ", b"TUIREC")  # tables, what is said of their columns, recordings
-LONG: Final = frozenset({"kineto", "nsys", "rocprof"})  # that may be gigabytes
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of file: its reader's module is loaded when it is asked for."""
-
-    help: str
-    what: str  # the path's name in the help; empty: a benchmark's FILE, which may be kept as a ceiling
-    module: str
-    document: str  # function of the path: the JSON document
-    summary: str  # function of the document: lines for people
-    why_no_steps: str = ""  # why no recording can be made of it
-    run: str = ""  # "module.function" of the path, for (document, ImportedRun)
-
-
-KINDS: Final = {
-    "kineto": Kind(
-        "PyTorch Profiler traces, one file a rank",
-        "DIR",
-        "kinetoreport",
-        "kineto_document",
-        "kineto_summary",
-        run="kinetorun.kineto_run",
-    ),
-    "nsys": Kind(
-        "Nsight Systems' SQLite export (nsys export --type sqlite): kernels, NCCL, NVTX ranges as steps",
-        "PATH",
-        "nsysreport",
-        "nsys_document",
-        "nsys_summary",
-        run="nsysreport.nsys_run",
-    ),
-    "rocprof": Kind(
-        "what AMD's rocprofv3 writes (CSV, or its rocpd database): kernels, RCCL, copies, ROCTx ranges as steps",
-        "PATH",
-        "rocprofreport",
-        "rocprof_document",
-        "rocprof_summary",
-        run="rocprofreport.rocprof_run",
-    ),
-    "ops": Kind(
-        "a per-operation trace, parquet or CSV, into the what-if analysis",
-        "TABLE",
-        "opsreport",
-        "ops_document",
-        "ops_summary",
-        run="opsrun.ops_run",
-    ),
-    "steplog": Kind(
-        "step times: torchtitan's structured logs, Megatron-LM's and NeMo's output, MLPerf's result logs, CSV of "
-        "Lightning",
-        "PATH",
-        "steplog",
-        "steplog_document",
-        "steplog_summary",
-        run="steplog.steplog_run",
-    ),
-    "metrics": Kind(
-        "a metric of each rank over time (JSON): whose data was late against its peers'",
-        "FILE",
-        "metricsreport",
-        "metrics_document",
-        "metrics_summary",
-        "a metric over time holds no steps",
-    ),
-    "nccl-inspector": Kind(
-        "what NCCL's Inspector plugin logs: collectives by size, who comes last",
-        "PATH",
-        "inspector",
-        "inspector_document",
-        "inspector_summary",
-        "NCCL's Inspector logs calls and no steps",
-    ),
-    "deepspeed": Kind(
-        "output with the tables of DeepSpeed's communication logger",
-        "LOG",
-        "deepspeed",
-        "deepspeed_document",
-        "deepspeed_summary",
-        "DeepSpeed's communication logger sums calls and has no steps",
-    ),
-    "chakra": Kind(
-        "PyTorch execution traces (Chakra), with times where the profiler's traces lie beside them",
-        "PATH",
-        "chakra",
-        "chakra_document",
-        "chakra_summary",
-        "an execution trace has no clock: import kineto -o takes the profiler's trace beside it",
-    ),
-    "memory": Kind(
-        "torch.profiler's memory timeline (JSON): what the device's memory was full of",
-        "FILE",
-        "memory_timeline",
-        "memory_document",
-        "memory_summary",
-        "a memory timeline holds no steps",
-    ),
-    "flight-recorder": Kind(
-        "PyTorch flight-recorder dumps of a hang, as NCCL leaves them (nccl_trace_rank_0) or in JSON",
-        "DIR",
-        "hangreport",
-        "hang_document",
-        "hang_summary",
-        "a flight recorder holds the last collectives of a hang and no steps",
-    ),
-    "nccl-tests": Kind(
-        "what all_reduce_perf printed: the ceiling of this machine's links",
-        "",
-        "nccl_tests",
-        "nccl_document",
-        "nccl_summary",
-        "nccl-tests measures links and has no steps of a training",
-    ),
-    "fio": Kind(
-        "fio's JSON output: the ceiling of this machine's storage",
-        "",
-        "fio",
-        "fio_document",
-        "fio_summary",
-        "fio measures storage and has no steps of a training",
-    ),
-}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -200,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling
     document = getattr(module, kind.document)
-    if options.kind in LONG:
+    if kind.is_long:
         document = partial(document, progress=Told())
     if options.kind == "kineto":
         document = partial(document, measured=measured_peaks())

@@ -17,13 +17,14 @@ from tuiadvisor.cli.foreign import only_within, within
 from tuiadvisor.cli.recognizing import RECORDING, SIZES, WORDS, NotRecognisedError, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
+from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
     from tuiadvisor.app.opening import OpeningDesk
 
-WITH_STEPS: Final = frozenset({"kineto", "nsys", "rocprof", "ops", "steplog"})  # whose screens can be shown
+WITH_STEPS: Final = frozenset(name for name, kind in KINDS.items() if kind.run)  # whose screens can be shown
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,7 @@ from tuiadvisor.importers.files import (
     rank_in_name,
     separator,
 )
+from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.scaling.columns import columns_of
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 HEAD_BYTES: Final = 1 << 16
 LOOKED_AT: Final = 256  # files of a folder
 SIZES: Final = "sizes"  # what `scale --table` takes
+# Whose import takes a single file.
 ONE_FILE: Final = frozenset(
-    {"ops", "nccl-tests", "fio", "serving", "metrics", "deepspeed", "memory", SIZES}
-)  # whose import takes a single file
+    {"serving", SIZES, *(name for name, kind in KINDS.items() if kind.takes_one_file)}
+)
 RECORDING: Final = "recording"
 STEP_LOG: Final = "steplog"
 TRACES: Final = "kineto"
@@ -46,20 +48,8 @@ EXPORT: Final = "export"  # ours, for other tools: nothing here reads it
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
     EXPORT: "what tuiadvisor export wrote",
-    "kineto": "PyTorch Profiler traces",
-    "nsys": "Nsight Systems' export",
-    "rocprof": "rocprofv3's traces",
-    "ops": "a per-operation table",
-    "flight-recorder": "flight-recorder dumps of a hang",
-    "nccl-tests": "the output of nccl-tests",
-    "fio": "fio's JSON output",
-    "metrics": "a metric of each rank",
-    "nccl-inspector": "logs of NCCL's Inspector",
-    "chakra": "execution traces",
-    "deepspeed": "output of DeepSpeed's communication logger",
-    "memory": "a memory timeline of torch.profiler",
+    **{name: kind.words for name, kind in KINDS.items()},
     "serving": "a metrics page of a serving engine",
-    "steplog": "a log of steps",
     SIZES: "a table of measured sizes",
 }
 # A key of JSON that only this tool writes at the top, or near it.

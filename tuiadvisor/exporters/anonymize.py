@@ -19,6 +19,7 @@ from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, THREAD_STATES, RankState
 from tuiadvisor.exporters.survey import Reading, decoded
 from tuiadvisor.exporters.versions import device_model, is_layout_name, platform_name, version
 from tuiadvisor.exporters.words import allowed_words, is_harmless_key, scrub
+from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.attendance import (
     AGENT_RETURNED,
@@ -38,7 +39,7 @@ _STATES: Final = frozenset(state.name.lower() for state in RankState)
 _GAPS: Final = frozenset({FRAMES_MISSING, AGENT_SILENT, AGENT_RETURNED, BAD_FRAMES, NOT_RECORDED})
 _BACKENDS: Final = frozenset({"gloo", "nccl", "mpi", "ucc", "xccl", "hccl", "cpu:gloo,cuda:nccl"})
 _DEVICES: Final = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "npu"})
-_IMPORTS: Final = frozenset({"kineto", "nsys", "rocprof", "ops", "steplog", "metrics"})
+_IMPORTS: Final = frozenset(KINDS)
 _CARDS: Final = frozenset({"infiniband", "ethernet"})
 _PATHS: Final = frozenset({"SAME", "PIX", "PXB", "PHB", "NODE", "SYS"})
 _POLICIES: Final = frozenset(
