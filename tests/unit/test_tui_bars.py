@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text.line import Line, length
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.views.shares import known_phases
 
 SHARES = st.dictionaries(st.sampled_from(PHASES), st.none() | st.floats(0, 1), max_size=10)
 
@@ -41,7 +42,7 @@ def test_zero_and_unknown_are_told_apart() -> None:
     """A phase observed as zero is not listed as unknown."""
     shares = {"data_wait": 0.0, "h2d": None, "forward": 1.0} | dict.fromkeys(PHASES[3:], 0.0)
     assert ["h2d"] == bars.unknown_phases(shares)
-    assert [("forward", 1.0)] == bars.known_phases(shares)
+    assert [("forward", 1.0)] == known_phases(shares)
 
 
 def test_letters_double_the_colours() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import phases
-from tuiadvisor.phases import PHASES
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
 from tuiadvisor.report.inert import inert
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.wording import late_and_waiting
+from tuiadvisor.views.shares import known_phases
 
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
@@ -35,10 +35,10 @@ def overlap_lanes(view: RunView) -> str:
         (f"{'▶ ' if rank.is_culprit else ''}rank {rank.rank}", rank.seconds, None)
         for rank in late_and_waiting(view, 1)
     ]
-    known = [entry for entry in shown if _phases(entry[1])]
+    known = [entry for entry in shown if known_phases(entry[1])]
     if not known:
         return '<p class="unknown">unknown: no phase was observed</p>'
-    longest = max(sum(value for _, value in _phases(seconds)) for _, seconds, _ in known)
+    longest = max(sum(value for _, value in known_phases(seconds)) for _, seconds, _ in known)
     parts, top = [], 0.0
     for name, seconds, hidden_s in known:
         parts.append(_lanes(name, seconds, hidden_s, (top, (WIDTH - LEFT - RIGHT) / longest)))
@@ -71,10 +71,6 @@ def bucket_lanes(seen: ExchangeView) -> str:
     return f'{picture}<p class="note">{note}</p>'
 
 
-def _phases(seconds: Shares) -> list[tuple[str, float]]:
-    return [(phase, value) for phase in PHASES if (value := seconds.get(phase)) is not None and value > 0]
-
-
 def _lanes(name: str, seconds: Shares, hidden_s: float | None, place: tuple[float, float]) -> str:
     """place: upper edge, and units of the picture a second."""
     top, scale = place
@@ -83,7 +79,7 @@ def _lanes(name: str, seconds: Shares, hidden_s: float | None, place: tuple[floa
         f'<text x="{LEFT - 8}" y="{top + ROW + 14:.1f}" text-anchor="end">comm</text>',
     ]
     at = float(LEFT)
-    for phase, value in _phases(seconds):
+    for phase, value in known_phases(seconds):
         width = value * scale
         if phase == "comm_exposed":
             parts.append(

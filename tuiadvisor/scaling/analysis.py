@@ -224,9 +224,7 @@ def _predicted(fitted: Fitted, series: Series, target: Target, aim: Aim) -> Pred
         target=target,
         series=series,
         time=time,
-        efficiency=Range(
-            reference / device_time.expected, reference / device_time.high, reference / device_time.low
-        ),
+        efficiency=device_time.into(reference),
         cost=time.times(price),
         hours=None if hour is None else time.times(hour),
         marginal_price=_marginal_price(series, aim, devices, time.expected),

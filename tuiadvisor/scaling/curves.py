@@ -167,7 +167,7 @@ def _curves(report: Report, aim: Aim, table: Table) -> tuple[Curve, ...]:
     work = predict(choice, tuple(sizes)) if choice is not None else []
     times = [one.times(1 / series.factor(size)) for one, size in zip(work, sizes, strict=True)]
     best = baseline(series)
-    shares = [Range(best / one.expected, best / one.high, best / one.low) for one in work]
+    shares = [one.into(best) for one in work]
     costs = [one.times(cost(series, aim, size, 1.0)) for one, size in zip(times, sizes, strict=True)]
     measured = [one for one in report.rows if _is_same(one.series, series)]
     unit = cost_unit(aim, table.quantity)

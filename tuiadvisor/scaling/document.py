@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.scaling.cost import Aim, cost_unit
-from tuiadvisor.scaling.predict import Range
 from tuiadvisor.scaling.text import lost_cost
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.scaling.analysis import Measured, Predicted, Report
     from tuiadvisor.scaling.batch import BatchLaw
+    from tuiadvisor.scaling.predict import Range
     from tuiadvisor.scaling.series import Series
     from tuiadvisor.scaling.table import Table
 
@@ -54,7 +54,7 @@ def _report(report: Report, aim: Aim) -> dict[str, Any]:
             "fastest_devices": report.frontier.fastest if report.frontier else None,
         },
         "laws": {
-            name: _number(value) if isinstance(value, float) else value
+            name: number(value) if isinstance(value, float) else value
             for name, value in asdict(report.classic).items()
         },
         "batch_law": _batch_law(report),
@@ -73,9 +73,9 @@ def _one_batch_law(law: BatchLaw) -> dict[str, Any]:
     return {
         "devices": law.devices,
         "layout": law.layout,
-        "fixed_s": _number(law.fixed_s),
-        "per_sample_s": _number(law.per_sample_s),
-        "plateau": _number(law.plateau),
+        "fixed_s": number(law.fixed_s),
+        "per_sample_s": number(law.per_sample_s),
+        "plateau": number(law.plateau),
         "why": law.why,
     }
 
@@ -87,13 +87,13 @@ def _fit(report: Report) -> dict[str, Any]:
         return {"model": None, "error": None, "loo_error": None, "averaged": {}, "parameters": {}, **common}
     return {
         "model": choice.fits[0].law.name,
-        "error": _number(choice.error),
-        "loo_error": _number(choice.loo_error),
+        "error": number(choice.error),
+        "loo_error": number(choice.loo_error),
         "averaged": {
-            fit.law.name: _number(weight) for fit, weight in zip(choice.fits, choice.weights, strict=True)
+            fit.law.name: number(weight) for fit, weight in zip(choice.fits, choice.weights, strict=True)
         },
         "parameters": {
-            fit.law.name: {name: _number(value) for name, value in fit.parameters().items()}
+            fit.law.name: {name: number(value) for name, value in fit.parameters().items()}
             for fit in choice.fits
             if fit.parameters()
         },
@@ -105,33 +105,33 @@ def _row(one: Measured) -> dict[str, Any]:
     rate = {"throughput": one.row.value} if one.series.quantity.kind == "throughput" else {}
     return {
         "devices": one.row.devices,
-        "time": _number(one.time),
+        "time": number(one.time),
         **rate,
-        "efficiency": _number(one.efficiency),
-        "karp_flatt": _number(one.karp_flatt),
-        "cost": _number(one.cost),
-        "lost_cost": _number(lost_cost(one)),
+        "efficiency": number(one.efficiency),
+        "karp_flatt": number(one.karp_flatt),
+        "cost": number(one.cost),
+        "lost_cost": number(lost_cost(one)),
         "global_batch": one.row.global_batch,
         "layout": one.row.layout,
-        "statistical_efficiency": _number(one.statistical_efficiency),
+        "statistical_efficiency": number(one.statistical_efficiency),
     }
 
 
 def _prediction(one: Predicted) -> dict[str, Any]:
     rate = {}
     if one.series.quantity.kind == "throughput":
-        rate["throughput"] = _range(Range(1 / one.time.expected, 1 / one.time.high, 1 / one.time.low))
+        rate["throughput"] = bounds(one.time.into(1.0))
     return {
         "devices": one.target.devices,
-        "time": _range(one.time),
+        "time": bounds(one.time),
         **rate,
-        "efficiency": _number(one.efficiency.expected),
-        "efficiency_range": _range(one.efficiency),
-        "cost": _number(one.cost.expected),
-        "cost_range": _range(one.cost),
-        "marginal_price_per_hour": _number(one.marginal_price),
-        "batch_factor_to_keep_efficiency": _number(one.batch_factor),
-        "statistical_efficiency": _number(one.statistical_efficiency),
+        "efficiency": number(one.efficiency.expected),
+        "efficiency_range": bounds(one.efficiency),
+        "cost": number(one.cost.expected),
+        "cost_range": bounds(one.cost),
+        "marginal_price_per_hour": number(one.marginal_price),
+        "batch_factor_to_keep_efficiency": number(one.batch_factor),
+        "statistical_efficiency": number(one.statistical_efficiency),
         **_setting(one.series, one.target.devices),
     }
 
@@ -139,16 +139,17 @@ def _prediction(one: Predicted) -> dict[str, Any]:
 def _setting(series: Series, devices: int | None = None) -> dict[str, Any]:
     batch = series.global_batch if devices is None else series.batch_at(devices)
     return {
-        "global_batch": _number(batch),
-        "batch_per_device": _number(series.batch_per_device),
+        "global_batch": number(batch),
+        "batch_per_device": number(series.batch_per_device),
         "layout": series.layout,
     }
 
 
-def _range(value: Range) -> dict[str, float | None]:
-    return {"expected": _number(value.expected), "low": _number(value.low), "high": _number(value.high)}
+def bounds(value: Range) -> dict[str, float | None]:
+    """As in every document: what is expected, and its interval."""
+    return {"expected": number(value.expected), "low": number(value.low), "high": number(value.high)}
 
 
-def _number(value: float | None) -> float | None:
+def number(value: float | None) -> float | None:
     """Six digits: more would pretend."""
     return None if value is None else float(f"{value:.6g}")

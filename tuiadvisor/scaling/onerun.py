@@ -128,14 +128,10 @@ def sized_at(parts: Parts, devices: int, mode: Mode) -> Sized:
         devices,
         mode,
         step,
-        efficiency=_inverse(step, parts.step_s * work / growth),
-        throughput=_inverse(step, parts.step_s * work),
+        efficiency=step.into(parts.step_s * work / growth),
+        throughput=step.into(parts.step_s * work),
         exposed_share=Range(shares[0], min(shares), max(shares)),
     )
-
-
-def _inverse(step: Range, numerator: float) -> Range:
-    return Range(numerator / step.expected, numerator / step.high, numerator / step.low)
 
 
 def _step(parts: Parts, devices: int, mode: Mode, case: str) -> tuple[float, float]:

@@ -17,12 +17,12 @@ from tuiadvisor.scaling.decide import sized
 from tuiadvisor.scaling.frontier import REACH
 from tuiadvisor.scaling.onerun import Mode, Parts, one_run, sized_at, why_not
 from tuiadvisor.scaling.picture import NUM_SIZES, Curve, Picture, Point, SizeRow, deadline_words, meets
-from tuiadvisor.scaling.predict import Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.scaling.onerun import Sized
+    from tuiadvisor.scaling.predict import Range
 
 FARTHEST: Final = 4  # times the devices, where nobody asked for more
 MODES: Final[dict[Mode, str]] = {
@@ -89,8 +89,8 @@ def _missing(aim: Aim) -> tuple[str, ...]:
 
 def _row(one: Sized, parts: Parts, spent_now: float, hours_now: float | None, limits: Aim) -> SizeRow:
     is_measured = one.devices == parts.devices
-    cost = _inverse(one.efficiency, spent_now)
-    time = None if hours_now is None else _inverse(one.throughput, hours_now)
+    cost = one.efficiency.into(spent_now)
+    time = None if hours_now is None else one.throughput.into(hours_now)
     return SizeRow(
         one.devices,
         is_measured,
@@ -101,10 +101,6 @@ def _row(one: Sized, parts: Parts, spent_now: float, hours_now: float | None, li
         in_time=meets(time, limits.deadline_h),
         in_budget=meets(cost, limits.budget),
     )
-
-
-def _inverse(share: Range, whole: float) -> Range:
-    return Range(whole / share.expected, whole / share.high, whole / share.low)
 
 
 def _curves(
@@ -146,13 +142,13 @@ def _curves(
         curve(
             "cost",
             unit,
-            [_inverse(one.efficiency, spent_now) for one in there],
+            [one.efficiency.into(spent_now) for one in there],
             limits.budget,
             f"budget {limits.budget or 0:g}",
         ),
     ]
     if hours_now is not None:
-        values = [_inverse(one.throughput, hours_now) for one in there]
+        values = [one.throughput.into(hours_now) for one in there]
         found.append(
             curve("hours", "h per run", values, limits.deadline_h, f"deadline {limits.deadline_h or 0:g} h")
         )

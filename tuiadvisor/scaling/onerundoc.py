@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.scaling.decide import sized
+from tuiadvisor.scaling.document import bounds, number
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.onerun import OneRun, Sized
-    from tuiadvisor.scaling.predict import Range
 
 PARTS: Final = (
     ("compute", "compute_s"),
@@ -27,9 +27,9 @@ def one_run_document(name: str, found: OneRun) -> dict[str, Any]:
         "schema": 1,
         "source": "one run",
         "name": name,
-        "rows": [{"devices": found.parts.devices, "time": _number(found.parts.step_s)}],
+        "rows": [{"devices": found.parts.devices, "time": number(found.parts.step_s)}],
         "parts": {
-            key: _number(value) if isinstance(value, float) else value
+            key: number(value) if isinstance(value, float) else value
             for key, value in asdict(found.parts).items()
         },
         "predictions": [_prediction(one) for one in found.sizes],
@@ -43,20 +43,11 @@ def _prediction(one: Sized) -> dict[str, Any]:
     return {
         "devices": one.devices,
         "mode": one.mode,
-        "time": _bounds(one.step_s),
-        "efficiency": _bounds(one.efficiency),
-        "throughput": _bounds(one.throughput),
-        "exposed_share": _bounds(one.exposed_share),
+        "time": bounds(one.step_s),
+        "efficiency": bounds(one.efficiency),
+        "throughput": bounds(one.throughput),
+        "exposed_share": bounds(one.exposed_share),
     }
-
-
-def _bounds(value: Range) -> dict[str, float]:
-    return {"expected": _number(value.expected), "low": _number(value.low), "high": _number(value.high)}
-
-
-def _number(value: float) -> float:
-    """Six digits: more would pretend."""
-    return float(f"{value:.6g}")
 
 
 def one_run_text(name: str, found: OneRun) -> str:

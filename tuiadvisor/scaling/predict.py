@@ -41,6 +41,10 @@ class Range:
         """The same in another unit."""
         return Range(self.expected * factor, self.low * factor, self.high * factor)
 
+    def into(self, whole: float) -> Range:
+        """The whole divided by this: the largest divisor gives the least."""
+        return Range(whole / self.expected, whole / self.high, whole / self.low)
+
 
 def predict(choice: Choice, sizes: tuple[int, ...]) -> list[Range]:
     """Device-time per unit of work at each size. The same for a size, whichever others are asked for."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.scaling.cost import Aim
-from tuiadvisor.scaling.predict import Range
 from tuiadvisor.scaling.table import printable
 from tuiadvisor.session.entries import Stated
 from tuiadvisor.session.sizing import Known, picture_of
@@ -56,7 +55,7 @@ def _speed(picture: Picture, devices: int, mode: Mode, name: str) -> Speed:
     if here is None or there is None or there.hours is None:
         return Speed(None, why_unknown=_why_unknown(picture, name))
     now_h, then = here.expected, there.hours
-    times = Range(now_h / then.expected, now_h / then.high, now_h / then.low)
+    times = then.into(now_h)
     sizes = {row.devices for row in picture.rows if row.is_measured}
     if len(sizes) > 1:
         return Speed(times, f"90 % interval, fitted to {len(sizes)} measured sizes", is_fitted=True)

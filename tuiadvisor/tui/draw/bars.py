@@ -17,6 +17,7 @@ from tuiadvisor import phases
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, fit, to_ascii
+from tuiadvisor.views.shares import known_phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,11 +39,6 @@ FEWEST_RIBBON_VALUES = 30
 VISIBLE_LEVEL = 3
 TICK = "╵"  # before the number of a step, in the column of that step
 AXIS_GAP = 8  # blank columns between two of them at least
-
-
-def known_phases(shares: Shares) -> list[tuple[str, float]]:
-    """Return the phases with an observed share above zero, in the order of a step."""
-    return [(phase, value) for phase in PHASES if (value := shares.get(phase)) is not None and value > 0]
 
 
 def unknown_phases(shares: Shares) -> list[str]:

@@ -18,6 +18,7 @@ from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.stack_card import ask_for_finding, card_lines, card_of, finding_card
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.shares import known_phases
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
@@ -219,7 +220,7 @@ def _long_fact(name: str, value: str, after: str, width: int) -> list[Line]:
 
 
 def _phase_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
-    if not bars.known_phases(rank.shares):
+    if not known_phases(rank.shares):
         return []  # the bar says that nothing was observed
     heads = (Cell(head, 12, "dim", "right") for head in ("this rank", "share", "mean of all"))
     rows = [row([Cell("", 1), Cell("phase", 16, "dim"), *heads])]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tuiadvisor.session.dialogue import Cause, Dialogue
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.session.stages import Asked
-    from tuiadvisor.text.line import Target
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
 
@@ -139,10 +138,6 @@ class DialoguePage(Page):
             how = "up and down choose, enter answers" if asked.kind == "choice" else "enter, then type it"
             return f"no question of yes or no: {how}"
         return super().refusal(command, state)
-
-    def meant(self, state: FeedState) -> Target | None:  # noqa: ARG002 - the question is of the session
-        """What has to be typed; among words the user chooses first."""
-        return self.targets[0] if len(self.targets) == 1 else None
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002
         """Return question and causes, then the change and the decision."""
