@@ -130,7 +130,7 @@ def test_the_help_tells_of_it() -> None:
 def test_a_key_or_a_name_that_is_taken_is_refused() -> None:
     """At the first start, with both names."""
     taken = Command("again", ("2",), "2", "Again", "", "screens", ring)
-    with pytest.raises(ValueError, match="key 2 is ranks already, not again"):
+    with pytest.raises(ValueError, match=f"key 2 is ranks already, not again; free: .*{OPENS}"):
         CommandTable((*command_table().commands, taken))
     with pytest.raises(ValueError, match="two commands are called ranks"):
         CommandTable((*command_table().commands, opening("ranks", "0", "Ranks", "")))

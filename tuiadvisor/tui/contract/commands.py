@@ -5,6 +5,7 @@ In: the commands that pages and `control` declare, FeedState and page.  Out: com
 
 from __future__ import annotations
 
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +31,13 @@ class CommandTable:
             self.by_name[command.name] = command
             for key in command.keys:
                 if key in self.by_key:
-                    raise ValueError(f"key {key} is {self.by_key[key].name} already, not {command.name}")
+                    words = f"key {key} is {self.by_key[key].name} already, not {command.name}"
+                    raise ValueError(f"{words}; free: {' '.join(self._free_keys())}")
                 self.by_key[key] = command
+
+    def _free_keys(self) -> list[str]:
+        taken = {key for command in self.commands for key in command.keys}
+        return [key for key in (*digits, *ascii_letters) if key not in taken]
 
     def usable(self, names: Iterable[str], state: FeedState, page: Page) -> list[Command]:
         """Return the commands that would work now."""
