@@ -9,12 +9,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from patience import PATIENCE_S, complaints
+from patience import PATIENCE_S, complaints, wait_until
 from training import running
 
 from tuiadvisor.stream.scan import read_summary
@@ -38,10 +37,7 @@ def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path
             assert "2 ranks" in done.stdout
         finally:
             os.kill(pid, signal.SIGTERM)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while _runs(pid):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.1)
+        wait_until(lambda: not _runs(pid), every_s=0.1)
         assert training.poll() is None
     assert () == read_summary(output).notes
     assert "recorded 2 ranks" in (tmp_path / "run.tuirec.log").read_text()

@@ -23,7 +23,7 @@ import orjson
 import psutil
 import pytest
 from networks import HUB_ADDRESS, Network, can_make_networks, network
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
@@ -89,7 +89,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     prefix = tmp_path_factory.mktemp("training") / "steps"
     with running(2, "--step-ms", "40", "--step-times", str(prefix), script=TIMED) as (training, _):
         made = Job(training.pid, prefix)
-        _until(lambda: len(made.steps_s(0, time.monotonic())) >= 80)
+        wait_until(lambda: len(made.steps_s(0, time.monotonic())) >= 80)
         made.usual_s = statistics.median(made.steps_s(0, time.monotonic())[20:])
         yield made
         assert training.poll() is None
@@ -319,7 +319,7 @@ def test_a_hub_that_was_killed_is_followed_by_another(job: Job, place: Place) ->
         place.hubs[0].kill()
         place.hubs[0].wait()
         killed_s = time.monotonic()
-        _until(lambda: len(job.steps_s(killed_s, time.monotonic())) > 30)  # steps that no hub hears of
+        wait_until(lambda: len(job.steps_s(killed_s, time.monotonic())) > 30)  # steps that no hub hears of
         place.hub("second", endpoint)
         again: list[Frame] = []
         follow(viewer, again, lambda got: step_frames(got) >= 3)
@@ -350,7 +350,7 @@ def test_a_stopped_viewer_holds_up_nobody(job: Job, place: Place) -> None:
     with log.open("wb") as out:
         stopped = subprocess.Popen([sys.executable, "-c", VIEWER, place.viewer_url], stdout=out)
     try:
-        _until(lambda: log.read_bytes().count(b"\n") >= 3)
+        wait_until(lambda: log.read_bytes().count(b"\n") >= 3)
         held = hub.memory_info().rss
         with unaffected(job):
             stopped.send_signal(signal.SIGSTOP)
@@ -372,7 +372,7 @@ def test_a_stopped_viewer_holds_up_nobody(job: Job, place: Place) -> None:
         read_before = int(log.read_bytes().split(b"\n")[-2].split()[0])
         stopped.send_signal(signal.SIGCONT)
         loud.close()
-        _until(lambda: b" 0 " in log.read_bytes()[-40:] and _num_read(log) > read_before + 20e6)
+        wait_until(lambda: b" 0 " in log.read_bytes()[-40:] and _num_read(log) > read_before + 20e6)
         place.leave()
         assert 0 == stopped.wait(PATIENCE_S)
     finally:
@@ -386,13 +386,6 @@ def test_a_stopped_viewer_holds_up_nobody(job: Job, place: Place) -> None:
 
 def _num_read(log: Path) -> int:
     return int(log.read_bytes().split(b"\n")[-2].split()[0])
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 @pytest.fixture

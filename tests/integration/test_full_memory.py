@@ -11,14 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from training import running
 
 from tuiadvisor.agent.discovery import RankProcess
@@ -28,7 +27,7 @@ from tuiadvisor.app.survey import surveyed
 from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -92,7 +91,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     arguments = ("--step-ms", "40", "--seconds", "9000", "--step-times", str(prefix))
     with running(2, *arguments, script=TIMED, prefix=OWN_MOUNTS) as (training, ranks):
         made = Job(training.pid, ranks, prefix)
-        until(
+        wait_until(
             lambda: all(Path(f"{prefix}.{rank}").exists() for rank in range(2))
         )  # before mounts hide the folder
         yield made
@@ -114,18 +113,10 @@ def record(job: Job, output: Path, *until: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Until it is true; a failure when it does not become so."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "nothing happened"
-        time.sleep(0.05)
-
-
 def check_trains(job: Job) -> None:
     """Both ranks live and go on from step to step."""
     before = job.num_steps()
-    until(lambda: job.num_steps() > before + 20)
+    wait_until(lambda: job.num_steps() > before + 20)
     assert all(Path(f"/proc/{rank.pid}/exe").exists() for rank in job.ranks)
 
 
@@ -154,7 +145,7 @@ def test_a_small_or_nearly_full_shared_memory_is_not_used(
         if leave_kib is not None:
             job.fill(MEMORY, leave_kib)
         recording = record(job, output, "--steps", "40")
-        until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
+        wait_until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
         places = {Path(path).parent.parent for path in job.rings()}
         said, complaint = recording.communicate(timeout=PATIENCE_S)
         check_trains(job)
@@ -170,11 +161,11 @@ def test_a_shared_memory_that_fills_later_is_not_the_end(job: Job, tmp_path: Pat
     output = tmp_path / "run.tuirec"
     with job.small(MEMORY, "64m"):
         recording = record(job, output)
-        until(lambda: len(job.rings()) == 2)
+        wait_until(lambda: len(job.rings()) == 2)
         job.fill(MEMORY)
         full_since = job.num_steps()
         assert {Path(MEMORY)} == {Path(path).parent.parent for path in job.rings()}
-        until(lambda: job.num_steps() > full_since + 120)
+        wait_until(lambda: job.num_steps() > full_since + 120)
         recording.send_signal(signal.SIGINT)
         said, complaint = recording.communicate(timeout=PATIENCE_S)
         check_trains(job)
@@ -205,9 +196,9 @@ def test_a_rank_killed_while_it_is_recorded_is_in_the_result(job: Job, tmp_path:
     """With its signal, if its end was seen before its launcher asked; never "Keep". The last test: it ends the job."""
     output = tmp_path / "run.tuirec"
     recording = record(job, output, "--for", "60s")
-    until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
+    wait_until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
     before = job.num_steps()
-    until(lambda: job.num_steps() > before + 50)
+    wait_until(lambda: job.num_steps() > before + 50)
     os.kill(job.ranks[1].pid, signal.SIGBUS)
     said, complaint = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0, complaint

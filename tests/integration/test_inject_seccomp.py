@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import wait_until
 
 from tuiadvisor.inject import InjectError, inject, seccomp
 from tuiadvisor.inject.armed import arm_environment, is_armed
@@ -86,13 +86,6 @@ def marking(path: Path) -> str:
     return f"open({str(path)!r}, 'w').close()"
 
 
-def wait_for(path: Path) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < deadline_s, "the code did not run"
-        time.sleep(0.01)
-
-
 def needs_root() -> None:
     if not seccomp.may_read():
         pytest.skip("filters cannot be read without CAP_SYS_ADMIN, or under a filter of our own")
@@ -133,7 +126,7 @@ def test_where_no_thread_may_be_started_the_main_thread_takes_the_code(action: i
     needs_root()
     with filtered(tmp_path, action, CLONE3) as target:
         assert "pending_call" == inject(target.pid, marking(tmp_path / "marker")).way
-        wait_for(tmp_path / "marker")
+        wait_until((tmp_path / "marker").exists, "the code runs")
 
 
 def test_a_harmless_filter_is_no_hindrance(tmp_path: Path) -> None:
@@ -141,7 +134,7 @@ def test_a_harmless_filter_is_no_hindrance(tmp_path: Path) -> None:
     needs_root()
     with filtered(tmp_path, NO_SUCH_CALL, CLONE3) as target:
         assert "thread" == inject(target.pid, marking(tmp_path / "marker")).way
-        wait_for(tmp_path / "marker")
+        wait_until((tmp_path / "marker").exists, "the code runs")
 
 
 def test_a_filter_nobody_may_read_is_trusted_only_if_it_is_older_than_the_program(tmp_path: Path) -> None:
@@ -165,7 +158,7 @@ def test_a_filter_nobody_may_read_is_trusted_only_if_it_is_older_than_the_progra
     with filtered_below(tmp_path, inherited) as target_pid:
         source = f"{FILTER}put_on({NO_SUCH_CALL}, 436, False)\nput_on({NO_SUCH_CALL}, {CLONE3}, False)\n{UNPRIVILEGED}"
         assert "thread\n" == _said(source, target_pid, tmp_path / "marker")
-        wait_for(tmp_path / "marker")
+        wait_until((tmp_path / "marker").exists, "the code runs")
 
 
 def test_an_armed_process_with_a_filter_of_its_own_is_left_alone(tmp_path: Path) -> None:
@@ -178,10 +171,7 @@ def test_an_armed_process_with_a_filter_of_its_own_is_left_alone(tmp_path: Path)
     assert target.stdout is not None
     try:
         assert target.stdout.readline() == "ready\n"
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not is_armed(target.pid):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        wait_until(lambda: is_armed(target.pid))
         with pytest.raises(InjectError) as caught:
             inject(target.pid, marking(tmp_path / "marker"))
         assert "seccomp_unread" == caught.value.reason

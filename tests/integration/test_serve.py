@@ -9,19 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from chromium import Tab, executable
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 needs_server = pytest.mark.skipif(
     "not __import__('importlib.util').util.find_spec('textual_serve')",
@@ -80,13 +79,6 @@ def alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 async def shows(tab: Tab, *parts: str) -> str:

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.agent import attach as attach_module
 from tuiadvisor.agent import rank_link
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.agent.discovery import RankProcess
 
-PATIENCE_S = 60.0
 RANK = "import time\nwhile True: time.sleep(0.05)"
 # An agent whose attach waits for a FIFO that nobody writes, in the place of a file system that does not answer.
 AGENT = """
@@ -57,14 +56,6 @@ def rank() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def until(path: Path) -> None:
-    """The file is there."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < deadline_s, path
-        time.sleep(0.02)
-
-
 @pytest.mark.slow
 def test_an_agent_ends_although_an_attach_hangs_for_ever(
     rank: subprocess.Popen[bytes], tmp_path: Path
@@ -75,7 +66,7 @@ def test_an_agent_ends_although_an_attach_hangs_for_ever(
     command = [sys.executable, "-P", "-c", AGENT, f"ipc://{tmp_path}/hub", str(rank.pid), str(fifo)]
     agent = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
-        until(tmp_path / "fifo.begun")
+        wait_until((tmp_path / "fifo.begun").exists)
         agent.send_signal(signal.SIGTERM)
         _, complaint = agent.communicate(timeout=PATIENCE_S)
     finally:
@@ -114,8 +105,7 @@ def test_what_has_not_begun_does_not_begin_any_more() -> None:
     """What has begun is waited for, as long as is said."""
     crew, free, done = Crew(1), threading.Event(), list[int]()
     begun = crew.submit(lambda: (free.wait(PATIENCE_S), done.append(1)))
-    while not begun.running():
-        time.sleep(0.01)
+    wait_until(begun.running)
     queued = crew.submit(done.append, 2)
     threading.Timer(0.1, free.set).start()
     crew.finish(PATIENCE_S)
@@ -151,10 +141,7 @@ def test_an_attach_that_comes_late_is_undone(
     link.release()
     assert Path(session.directory).exists()
     free.set()
-    deadline_s = time.monotonic() + PATIENCE_S
-    while Path(session.directory).exists():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_until(lambda: not Path(session.directory).exists())
     assert writer.get_u64(ring_file.OFFSET_COMMAND) == ring_file.COMMAND_DETACH
     writer.close()
 
@@ -168,10 +155,7 @@ def test_a_link_asked_to_leave_injects_no_more(rank: subprocess.Popen[bytes]) ->
     link.advance(1, crew)
     link.ask_to_leave()
     free.set()
-    deadline_s = time.monotonic() + PATIENCE_S
-    while link.is_busy:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_until(lambda: not link.is_busy)
     link.advance(2, crew)
     crew.finish(PATIENCE_S)
     assert (injected, link.session, link.reader) == ([], None, None)

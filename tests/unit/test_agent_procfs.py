@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from patience import wait_until
 
 from tuiadvisor.agent import procfs
 
@@ -92,5 +93,4 @@ def test_start_wall_clock_is_in_the_past() -> None:
 
 
 def _wait_for_exec(pid: int) -> None:
-    while not procfs.environment(pid, frozenset({"RANK"})):
-        time.sleep(0.005)
+    wait_until(lambda: procfs.environment(pid, frozenset({"RANK"})), every_s=0.005)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from patience import PATIENCE_S
+from patience import wait_until
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
@@ -40,7 +39,7 @@ from tuiadvisor.tui.contract.desk import (
 from tuiadvisor.tui.contract.feed import End, Pause, SeekStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tuiadvisor.views.run_list import RunEntry
 
@@ -62,13 +61,6 @@ def desk(folder: Path) -> Iterator[Desk]:
     desk.start()
     yield desk
     desk.stop()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def rows(desk: Desk) -> dict[str, RunEntry]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from patience import PATIENCE_S
+from patience import wait_until
 from snapshot import views
 from synthetic_run import Job
 from unit.test_cli_lookback import Watch
@@ -24,7 +24,6 @@ from tuiadvisor.tui.pages.journal import Journal
 from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -146,22 +145,15 @@ def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: P
     feed.start()
     try:
         feed.command(End() if state == "at its end" else Pause())
-        wait_for(lambda: feed.latest().phase == ("ended" if state == "at its end" else "paused"))
-        wait_for(lambda: feed._survey.is_done)
-        wait_for(lambda: rests[-1:] == [REST_S])
+        wait_until(lambda: feed.latest().phase == ("ended" if state == "at its end" else "paused"))
+        wait_until(lambda: feed._survey.is_done)
+        wait_until(lambda: rests[-1:] == [REST_S])
         num_rests, before = len(rests), cycles
-        wait_for(lambda: len(rests) >= num_rests + 3)
+        wait_until(lambda: len(rests) >= num_rests + 3)
         assert cycles - before <= len(rests) - num_rests + 1
         assert {REST_S} == set(rests[num_rests:])
         before = cycles
         feed.command(SeekStep(20))
-        wait_for(lambda: cycles > before)
+        wait_until(lambda: cycles > before)
     finally:
         feed.stop()
-
-
-def wait_for(is_so: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-    end_s = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from patience import PATIENCE_S
+from patience import wait_until
 from synthetic_run import Fault, Job, encoded, final_view, frames
 
 from tuiadvisor.advisor.judge.findings import catalog, with_process
@@ -26,7 +25,6 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.contract.feed import Pause, SeekStep, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 JOB = Job(num_ranks=4, num_steps=100, faults=(Fault("backward", (2,), 0.015),))
@@ -111,13 +109,6 @@ def recorded(folder: Path) -> Path:
         writer.append(encoded(frame))
     writer.close()
     return path
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_single_step_is_one_training_step(tmp_path: Path) -> None:

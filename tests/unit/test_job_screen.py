@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import wait_until
 from snapshot import desks, views
 from test_job_goodput import HOUR_S, recording, run, view
-from unit.test_cli_desk import wait_until
 from unit.test_tui_navigator import Keyboard
 from unit.test_tui_pages import SIZES, screen
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from time import monotonic, sleep
 from typing import ClassVar
 
 import psutil
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.cli.options.outlets import add_outlets, outlets_of
@@ -276,18 +275,17 @@ def test_a_command_that_hangs_is_said_ends_with_the_session_and_holds_up_no_webh
     )
     worker = Delivery([CommandReceiver(f"{sys.executable} {script}"), WebhookReceiver(hook, "json")])
     worker.add(news(late))
-    deadline_s = monotonic() + PATIENCE_S
-    while not (pids.exists() and Hook.bodies):
-        assert monotonic() < deadline_s
-        sleep(0.01)
+    wait_until(lambda: pids.exists() and Hook.bodies)
     monkeypatch.setattr(delivery, "LAST_S", 0.2)
     assert worker.close() == [
         f"--on-finding {sys.executable}: 1 notice was not delivered when the session ended"
     ]
     for pid in map(int, pids.read_text().split()):
-        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-            assert monotonic() < deadline_s
-            sleep(0.01)
+        wait_until(lambda pid=pid: has_ended(pid))  # type: ignore[misc]
+
+
+def has_ended(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_webhooks_url_may_lie_in_a_file(tmp_path: Path, hook: str, late: RunView) -> None:
@@ -297,10 +295,7 @@ def test_a_webhooks_url_may_lie_in_a_file(tmp_path: Path, hook: str, late: RunVi
     (tmp_path / "url").write_text(f"{hook}\n")
     with outlets_of(parser.parse_args([f"--webhook=@{tmp_path}/url"])) as outlets:
         outlets.follow(lambda: late)
-        deadline_s = monotonic() + PATIENCE_S
-        while not Hook.bodies:
-            assert monotonic() < deadline_s
-            sleep(0.05)
+        wait_until(lambda: Hook.bodies)
     assert json.loads(Hook.bodies[0][1])["event"] == "opened"
     with (
         pytest.raises(TuiadvisorError, match="No such file"),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from patience import wait_until
 from snapshot import desks, views
-from unit.test_cli_desk import wait_until
 from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.app import preferences_file as kept

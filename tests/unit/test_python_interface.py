@@ -9,12 +9,11 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from synthetic_run import MS, Fault, Job, final_view
 from test_contents import recording
 from test_import_ops import pipeline, written
@@ -185,10 +184,7 @@ def test_a_callback_that_fails_is_said_and_called_again(
     live._feed = feed  # type: ignore[assignment]
     live._begin_telling()
     try:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not told:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        wait_until(lambda: told)
         feed.view = final_view(Job())  # it is over: told again, although the callback failed
         assert two.wait(PATIENCE_S)
     finally:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import itertools
-import time
 import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from patience import PATIENCE_S
+from patience import wait_until
 from synthetic_run import Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import Advisor
@@ -26,7 +25,6 @@ from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.feed import Pause, SeekStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -169,13 +167,6 @@ def test_memory_stays_within_its_bound() -> None:
     assert 6 <= len(kept) <= 14
     gaps = [target - (kept.offset_before(target) or 0) for target in range(1, 1001)]
     assert max(gaps) <= 260
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.mark.slow

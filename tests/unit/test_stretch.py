@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import wait_until
 from snapshot import views
 from synthetic_run import Fault, Job, encoded, folded, frames
 from test_cli_first_steps import RUN
@@ -122,10 +122,7 @@ class Replayed:
         self.until(lambda _: self.feed._survey.is_done)
 
     def until(self, is_so: object) -> FeedState:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_so(self.feed.latest()):  # type: ignore[operator]
-            assert time.monotonic() < deadline, self.feed.latest()
-            time.sleep(0.005)
+        wait_until(lambda: is_so(self.feed.latest()), every_s=0.005, seen=self.feed.latest)  # type: ignore[operator]
         return self.feed.latest()
 
     def ask(self, command: FeedCommand) -> FeedState:

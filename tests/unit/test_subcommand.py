@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
+from patience import wait_until
 from snapshot import views
 
 from tuiadvisor.agent.hello import host_name
@@ -20,10 +19,7 @@ from tuiadvisor.tui.contract.feed import Capture, Detail
 
 def ended(errand: Subcommand) -> str:
     """Its sentence once it has ended."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not errand.look():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(errand.look)
     return errand.sentence
 
 

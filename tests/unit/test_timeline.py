@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from patience import PATIENCE_S
+from patience import wait_until
 from snapshot import desks, views
 from synthetic_run import Job
 from test_import_kineto import ALL_REDUCE, event, trace
@@ -146,10 +145,7 @@ def test_a_recording_without_slices_says_so(told: object) -> None:
 
 
 def wait_for(desk: Desk, until: str = "timeline") -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not getattr(desk.desk(), until) or desk.desk().timeline_note.startswith("reading"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: getattr(desk.desk(), until) and not desk.desk().timeline_note.startswith("reading"))
 
 
 def test_the_desk_reads_once_and_shows_any_stretch(imported: Path) -> None:
@@ -163,10 +159,9 @@ def test_the_desk_reads_once_and_shows_any_stretch(imported: Path) -> None:
         assert held is not None
         assert {40} == {len(lane.cells) for lane in held.lanes}
         desk.command(LookAt(0.1, 0.2, 30))
-        deadline = time.monotonic() + PATIENCE_S
-        while (held := desk.desk().timeline) is None or held.begin_s == 0.0:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: (shown := desk.desk().timeline) is not None and shown.begin_s != 0.0)
+        held = desk.desk().timeline
+        assert held is not None
         assert (0.1, 0.2) == pytest.approx((held.begin_s, held.end_s))
     finally:
         desk.stop()

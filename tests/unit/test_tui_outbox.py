@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import wait_until
 from snapshot import desks, views
 from synthetic_run import Job
-from unit.test_cli_desk import wait_until
 from unit.test_contents import recording
 from unit.test_tui_navigator import Keyboard
 
