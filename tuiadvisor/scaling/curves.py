@@ -14,7 +14,16 @@ from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Aim, cost, cost_unit, hours, run_length_known
 from tuiadvisor.scaling.decide import sized
 from tuiadvisor.scaling.efficiency import baseline
-from tuiadvisor.scaling.picture import NUM_SIZES, Curve, Picture, Point, SizeRow, deadline_words, meets
+from tuiadvisor.scaling.picture import (
+    NUM_SIZES,
+    Curve,
+    Picture,
+    Point,
+    SizeRow,
+    deadline_words,
+    meets,
+    surely_in_time,
+)
 from tuiadvisor.scaling.predict import Range, predict
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.text import answers, decision_words, heading
@@ -60,15 +69,7 @@ def _picture(table: Table, report: Report, aim: Aim, missing: tuple[str, ...]) -
     yours = _yours(series, aim)
     rows = _rows(report, aim)
     curves = _curves(report, aim, table)
-    sure = [one.devices for one in rows if one.in_time == "yes"]
-    if curves:
-        hour = curves[-1]
-        sure += [
-            devices
-            for devices, high in zip(hour.devices, hour.high, strict=True)
-            if hour.name == "hours" and aim.deadline_h is not None and high <= aim.deadline_h
-        ]
-    first = min(sure, default=None)
+    first = surely_in_time(rows, curves, aim.deadline_h)
     if report.main.choice is None:
         missing = (*missing, f"no curve: {report.decision.because}")
     return Picture(

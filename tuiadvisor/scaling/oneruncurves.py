@@ -16,7 +16,16 @@ from tuiadvisor.scaling.cost import Aim, cost_unit
 from tuiadvisor.scaling.decide import sized
 from tuiadvisor.scaling.frontier import REACH
 from tuiadvisor.scaling.onerun import Mode, Parts, one_run, sized_at, why_not
-from tuiadvisor.scaling.picture import NUM_SIZES, Curve, Picture, Point, SizeRow, deadline_words, meets
+from tuiadvisor.scaling.picture import (
+    NUM_SIZES,
+    Curve,
+    Picture,
+    Point,
+    SizeRow,
+    deadline_words,
+    meets,
+    surely_in_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,15 +54,7 @@ def one_run_picture(name: str, parts: Parts, aim: Aim, candidates: Sequence[int]
     ]
     unit = cost_unit(aim, STEP)
     curves = _curves(parts, rows, mode, (spent_now, hours_now if whole else None, unit), limits)
-    sure = [one.devices for one in rows if one.in_time == "yes"]
-    for curve in curves:
-        if curve.name == "hours" and limits.deadline_h is not None:
-            sure += [
-                size
-                for size, high in zip(curve.devices, curve.high, strict=True)
-                if high <= limits.deadline_h
-            ]
-    first = min(sure, default=None)
+    first = surely_in_time(rows, curves, limits.deadline_h)
     decision = found.decision
     return Picture(
         source=f"{name} alone, {sized(parts.devices)}",

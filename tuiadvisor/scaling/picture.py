@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.scaling.predict import Range
 
 NUM_SIZES: Final = 25  # of a curve: the eye sees no more, and each costs a column of draws
@@ -106,6 +108,16 @@ def meets(value: Range | None, limit: float | None) -> Meets:
     if value.high <= limit:
         return "yes"
     return "no" if value.low > limit else "perhaps"
+
+
+def surely_in_time(rows: Sequence[SizeRow], curves: Sequence[Curve], deadline_h: float | None) -> int | None:
+    """The fewest devices that are done by then in the worst case, of the rows and of the curve of hours; None: none."""
+    sure = [row.devices for row in rows if row.in_time == "yes"]
+    for curve in curves:
+        if curve.name == "hours" and deadline_h is not None:
+            ends = zip(curve.devices, curve.high, strict=True)
+            sure += [devices for devices, high in ends if high <= deadline_h]
+    return min(sure, default=None)
 
 
 def deadline_words(devices: int | None, deadline_h: float | None) -> str:
