@@ -246,9 +246,8 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
     for key in document:
         if key not in _KEYS:
             raise RuleError(f"unknown key {key!r}{nearest(key, _KEYS)}")
-    for key in _REQUIRED:
-        if key not in document:
-            raise RuleError(f"missing key {key!r}")
+    if missing := [key for key in _REQUIRED if key not in document]:
+        raise RuleError(f"missing key{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}")
     scope = _one_of(document, "scope", SCOPES, default="job")
     names = names_for(scope)
     thresholds = {name: _threshold(name, value) for name, value in _table(document, "thresholds").items()}

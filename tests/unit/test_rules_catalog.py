@@ -193,6 +193,14 @@ def test_a_wrong_rule_names_file_line_and_the_nearest_valid_name(
     assert "\n" not in str(caught.value)
 
 
+def test_all_keys_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
+    """Who writes a first rule is not told them one by one."""
+    path = tmp_path / "first.toml"
+    path.write_text('id = "first"\ntitle = "a first rule"\ncondition = "num_ranks > 1"\n')
+    with pytest.raises(RuleError, match="missing keys 'pattern', 'lens', 'layer', 'decision', "):
+        load_rule(path)
+
+
 def test_a_threshold_without_a_source_is_refused(rule_text: str, tmp_path: Path) -> None:
     """A number that nobody stands for decides nothing."""
     path = tmp_path / "mine.toml"
