@@ -37,6 +37,11 @@ class FailureError(TuiadvisorError):
     exit_code = 1
 
 
+def exists_already(path: object) -> TuiadvisorError:
+    """What to raise for a file or folder that is there: nothing is ever overwritten."""
+    return TuiadvisorError(f"{path}: exists already; choose another name or remove it")
+
+
 def unwritable(path: object, error: OSError) -> TuiadvisorError:
     """What to raise for a file that cannot be written: a mistake where the place is wrong, a failure of a disk's."""
     if error.errno in _DISK:

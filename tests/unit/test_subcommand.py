@@ -17,18 +17,18 @@ from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.tui.contract.feed import Capture, Detail
 
 
-def ended(errand: Subcommand) -> str:
+def ended(subcommand: Subcommand) -> str:
     """Its sentence once it has ended."""
-    wait_until(errand.look)
-    return errand.sentence
+    wait_until(subcommand.look)
+    return subcommand.sentence
 
 
 def test_the_document_becomes_a_sentence() -> None:
     """Of a command that succeeds."""
-    errand = Subcommand(["doctor"], "looking", lambda found: str(found["schema"]))
-    assert "looking" == errand.sentence
-    assert "1" == ended(errand)
-    assert not errand.look()
+    subcommand = Subcommand(["doctor"], "looking", lambda found: str(found["schema"]))
+    assert "looking" == subcommand.sentence
+    assert "1" == ended(subcommand)
+    assert not subcommand.look()
 
 
 @pytest.mark.slow
@@ -40,9 +40,9 @@ def test_the_last_line_of_a_complaint_is_the_sentence() -> None:
 
 def test_stopping_ends_it() -> None:
     """The screens leave no process behind."""
-    errand = Subcommand(["info", "/nowhere.tuirec"], "looking", lambda _: "never")
-    errand.stop()
-    assert not errand.is_running
+    subcommand = Subcommand(["info", "/nowhere.tuirec"], "looking", lambda _: "never")
+    subcommand.stop()
+    assert not subcommand.is_running
 
 
 def test_capture_sentence_tells_overlap_place_and_cost() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.app.progress import Rereading
 from tuiadvisor.cli.foreign import as_recordings
+from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument(
-        "file", metavar="RUN", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
-    )
+    add_recording(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
 
 

@@ -21,6 +21,7 @@ from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.foreign import as_recordings
+from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.tui.contract.desk import Compare, ListRuns
 from tuiadvisor.tui.pages.comparison import plain_comparison
@@ -33,9 +34,7 @@ CODES: Final = {None: 2, True: 1, False: 0}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument(
-        "before", metavar="BEFORE", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
-    )
+    add_recording(parser, "before", "BEFORE")
     parser.add_argument("after", metavar="AFTER", help="a recording of the changed training")
     parser.add_argument("--tui", action="store_true", help="as a screen, with the list of recordings beside")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")

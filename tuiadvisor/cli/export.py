@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.app.progress import Rereading
 from tuiadvisor.cli.foreign import as_recordings
+from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.parquet import export_parquet
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument(
-        "file", metavar="RUN", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
-    )
+    add_recording(parser)
     parser.add_argument(
         "--format",
         required=True,

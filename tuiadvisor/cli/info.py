@@ -8,6 +8,7 @@ from tuiadvisor.advisor.compare.recording_contents import contents
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.foreign import as_recordings
+from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.stream.recordingindex import RecordingIndex
 from tuiadvisor.stream.scan import read_summary
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument(
-        "file", metavar="RUN", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
-    )
+    add_recording(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.app.screens import show_opened
 from tuiadvisor.cli.foreign import as_recordings, located
+from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
 from tuiadvisor.cli.options.work import add_work
 from tuiadvisor.errors import TuiadvisorError
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument(
-        "file", metavar="FILE", help="a recording, or what `tuiadvisor open` reads of other tools' steps"
-    )
+    add_recording(parser, metavar="FILE")
     parser.add_argument(
         "--speed",
         type=_speed,

@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import FailureError, TuiadvisorError, exists_already
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise TuiadvisorError(f"{path}: exists already; choose another name or remove it") from None
+        raise exists_already(path) from None
     except OSError as error:
         raise TuiadvisorError(f"{path}: cannot be created: {error.strerror}") from None
     try:
@@ -40,7 +40,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
-        raise TuiadvisorError(f"{path}: exists already; choose another name or remove it") from None
+        raise exists_already(path) from None
     except OSError as error:
         raise TuiadvisorError(f"{path}: cannot be created: {error.strerror}") from None
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import exists_already
 from tuiadvisor.exporters.arrow import ArrowColumns, load_pyarrow
 from tuiadvisor.exporters.outfile import new_file, new_folder
 from tuiadvisor.exporters.survey import Reading, believed, survey
@@ -27,7 +27,7 @@ def export_parquet(reading: Reading, path: Path) -> dict[str, int]:
     """Write the tables, return their rows. TuiadvisorError where pyarrow is missing or the folder exists."""
     load_pyarrow()
     if path.exists() or path.is_symlink():
-        raise TuiadvisorError(f"{path}: exists already; choose another name or remove it")
+        raise exists_already(path)
     found = survey(reading)
     with new_folder(path), ExitStack() as stack:
         writers = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import exists_already
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 
@@ -21,7 +21,7 @@ BATCH_BYTES: Final = 1 << 20
 def refuse_existing(path: str) -> None:
     """TuiadvisorError before the work begins rather than after it; creation itself refuses again."""
     if Path(path).exists() or Path(path).is_symlink():
-        raise TuiadvisorError(f"{path}: exists already; choose another name or remove it")
+        raise exists_already(path)
 
 
 def write_recording(path: str, frames: Iterator[bytes]) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import phases
 from tuiadvisor.phases import PHASES
+from tuiadvisor.report.html import NO_PHASE
 from tuiadvisor.report.inert import inert
 from tuiadvisor.text import format as text_of
 
@@ -157,7 +158,7 @@ def phase_bar(shares: Shares, seconds: Shares, *, height: int = 34, named: bool 
             )
         place += width
     if not parts:
-        return '<p class="unknown">unknown: no phase was observed</p>'
+        return NO_PHASE
     return svg(WIDTH, height, "where a step goes", "".join(parts))
 
 

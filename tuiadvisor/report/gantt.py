@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
+from tuiadvisor.report.html import NO_PHASE
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.gantt import NAMES
 from tuiadvisor.text.wording import PIPELINE_PARTS
@@ -153,7 +154,7 @@ def chain(links: Sequence[ChainLink]) -> str:
     known = [link.seconds for link in links if link.seconds is not None]
     whole = sum(known)
     if whole <= 0:
-        return '<p class="unknown">unknown: no phase was observed</p>'
+        return NO_PHASE
     room, at = WIDTH - LEFT - 240, 0.0
     parts = []
     for place, link in enumerate(links):

@@ -5,13 +5,15 @@ In: rows of text.  Out: str.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.inert import inert
 from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+NO_PHASE: Final = '<p class="unknown">unknown: no phase was observed</p>'
 
 
 def figure(text: str) -> str:

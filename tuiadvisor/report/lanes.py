@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import phases
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
+from tuiadvisor.report.html import NO_PHASE
 from tuiadvisor.report.inert import inert
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.wording import late_and_waiting
@@ -37,7 +38,7 @@ def overlap_lanes(view: RunView) -> str:
     ]
     known = [entry for entry in shown if known_phases(entry[1])]
     if not known:
-        return '<p class="unknown">unknown: no phase was observed</p>'
+        return NO_PHASE
     longest = max(sum(value for _, value in known_phases(seconds)) for _, seconds, _ in known)
     parts, top = [], 0.0
     for name, seconds, hidden_s in known:

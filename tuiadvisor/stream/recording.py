@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import FailureError, TuiadvisorError, exists_already
 from tuiadvisor.stream.frames import (
     HEADER_BYTES,
     MAGIC,
@@ -105,7 +105,7 @@ def _create(path: str) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileExistsError:
-        raise TuiadvisorError(f"{path}: exists already; choose another name or remove it") from None
+        raise exists_already(path) from None
     except OSError as error:
         raise TuiadvisorError(
             f"{path}: cannot create the recording: {error.strerror}; choose another place"
