@@ -199,16 +199,16 @@ def test_a_live_run_is_compared_anew_as_it_goes_on(folder: Path) -> None:
         then = desk.desk().compared_step
         assert then is not None
         assert then < 300
-        assert desk.due_again() is None
+        assert desk.before_after.due_again() is None
         live.command(End())
         wait_until(lambda: (desk.desk().compared_step or 0) == 399)
         comparison = desk.desk().comparison
         assert comparison is not None
         assert "before.tuirec" == Path(comparison.before.path).name
-        assert desk.due_again() is None
+        assert desk.before_after.due_again() is None
         desk.command(Compare(str(folder / "before.tuirec"), str(folder / "old" / "after.tuirec")))
         wait_until(lambda: desk.desk().compared_step is None)  # the live run is none of the two
-        assert desk.due_again() is None
+        assert desk.before_after.due_again() is None
     finally:
         desk.stop()
         live.stop()
@@ -230,7 +230,7 @@ def test_a_run_of_which_nothing_is_decided_is_compared_all_the_same(
         window = replace(state.view.window, enough=False, why_undecided="what passes is in no hook")
         undecided = replace(state, view=replace(state.view, window=window))
         monkeypatch.setattr(live, "latest", lambda: undecided)
-        due = desk.due_comparison()
+        due = desk.before_after.due_comparison()
         assert due is not None
         assert "before.tuirec" == Path(due.path).name
     finally:
@@ -242,12 +242,12 @@ def test_another_job_is_not_compared_and_a_run_that_is_not_kept_says_so(folder: 
     mark_before(folder, str(folder / "before.tuirec"), "another.py", 3)
     live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"))
     desk = Desk(live, folder, live_path=str(folder / "old" / "after.tuirec"))
-    assert desk.due_comparison() is None  # nothing was seen yet
+    assert desk.before_after.due_comparison() is None  # nothing was seen yet
     live.start()
     live.command(End())
     try:
         wait_until(lambda: (view := live.latest().view) is not None and view.window.enough)
-        assert desk.due_comparison() is None
+        assert desk.before_after.due_comparison() is None
     finally:
         live.stop()
     unkept = Desk(None, folder)

@@ -7,7 +7,6 @@ list, so a long recording delays neither the keys nor a comparison.
 
 from __future__ import annotations
 
-import os
 import queue
 import re
 import socket
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tuiadvisor.app import preferences_file
-from tuiadvisor.app.before_mark import STEPS_AFTER, mark_before, marked_before
+from tuiadvisor.app.before_after import BeforeAfter, CompareAnew, CompareWithBefore, Ways
 from tuiadvisor.app.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.app.job_reader import JobReader
 from tuiadvisor.app.recordings import MAX_RUNS, recordings
@@ -45,7 +44,6 @@ from tuiadvisor.tui.contract.desk import (
     LookAt,
     LookAtJob,
     MarkBefore,
-    MarkedBefore,
     NudgeSize,
     OpenRun,
     Report,
@@ -73,9 +71,6 @@ if TYPE_CHECKING:
 logger: Final = Logger(__name__)
 PROGRESS_S: Final = 0.1
 LOOK_S: Final = 2.0  # how often a live run is looked at: may it be compared with what was marked before?
-# A comparison with the live run is made anew when that has so many more steps: reading it again costs in all a small
-# multiple of reading it once at its end.
-MORE_STEPS: Final = 0.25
 NO_RUN: Final = FeedState(
     None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
 )
@@ -84,18 +79,6 @@ NO_RUN: Final = FeedState(
 @dataclass(frozen=True, slots=True)
 class ReadSizes:
     """Of the desk itself: read the next recording for the screen of scaling."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompareWithBefore:
-    """Of the desk itself: the live run has enough steps to be held against the one before the change."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class CompareAnew:
-    """Of the desk itself: the live run that is compared has gone on."""
 
 
 class Desk:
@@ -139,7 +122,6 @@ class Desk:
         self._commands: queue.SimpleQueue[
             DeskCommand | ReadSizes | CompareWithBefore | CompareAnew | None
         ] = queue.SimpleQueue()
-        self._awaits_after = self.home is not None and bool(live_path)  # nothing was compared yet
         self._lock = threading.Lock()  # state and rows: two threads change them
         self._state = DeskState(
             folder=str(folder),
@@ -152,6 +134,8 @@ class Desk:
             answer=said,
             num_answers=int(bool(said)),
         )
+        ways = Ways(self.desk, self.latest, self._change, self._say, self._frames)
+        self.before_after = BeforeAfter(ways, self.folder, self.home, live_path, intent)
         self._rows = RowReader(lambda: self._state.runs, self._change_row)
         self._jobs = JobReader(self._change)
         self.chosen: tuple[str, ...] = ()  # options of `watch`
@@ -201,19 +185,19 @@ class Desk:
     # --- commands
 
     def _obey_all(self) -> None:
-        self._show_before()
+        self.before_after.show_mark()
         while not self._stopped.is_set():
             try:
                 command = self._commands.get(timeout=LOOK_S)
             except queue.Empty:
-                command = self.due_comparison() or self.due_again()
+                command = self.before_after.due_comparison() or self.before_after.due_again()
             if command is None:
                 continue
             try:
                 if isinstance(command, CompareWithBefore):
-                    self._compare_with_before(command.path)
+                    self.before_after.compare_with_before(command.path)
                 elif isinstance(command, CompareAnew):
-                    self._compare_anew()
+                    self.before_after.compare_anew()
                 else:
                     self._obey(command)
             except TuiadvisorError as error:
@@ -241,11 +225,11 @@ class Desk:
             case GoLive():
                 self._go_live()
             case Compare(before, after):
-                self._compare(before, after)
+                self.before_after.compare(before, after)
             case LookAtJob():
                 self._look_at_job()
             case MarkBefore():
-                self._mark_before()
+                self.before_after.mark()
             case Report():
                 self._report()
             case Bookmark(step, note):
@@ -315,108 +299,6 @@ class Desk:
         if former is not None:
             former.stop()
         self._change(open_path="", timeline=None, timeline_note="")
-
-    def _compare(self, before: str, after: str, *, is_silent: bool = False) -> None:
-        # Here and below: what only some keys need is loaded with the first of them, not before the first frame.
-        from tuiadvisor.advisor.compare.comparing import compare, measure  # noqa: PLC0415
-        from tuiadvisor.session.saved import saved_words  # noqa: PLC0415
-
-        shown = self._state.comparison
-        if shown is None or (before, after) != (shown.before.path, shown.after.path):
-            self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
-        step = self._live_step() if self._is_live(before) or self._is_live(after) else None
-        sides = []
-        for path in (before, after):
-            note = _say_nothing if is_silent else self._note_comparison
-            frames = self._frames(path, f"reading {Path(path).name}", note)
-            try:
-                sides.append(measure(path, frames))
-            except TuiadvisorError as error:
-                self._change(comparison=None, comparison_note=str(error))
-                return
-        comparison = compare(sides[0], sides[1])
-        worth = saved_words(comparison, self._stated_intent())
-        self._change(comparison=comparison, comparison_note="", comparison_worth=worth, compared_step=step)
-
-    def _live_step(self) -> int | None:
-        view = self.home.latest().view if self.home is not None else None
-        return None if view is None else view.last_step
-
-    def _is_live(self, path: str) -> bool:
-        """It is the recording of the run behind."""
-        return bool(self.live_path) and Path(path).resolve() == Path(self.live_path).resolve()
-
-    def due_again(self) -> CompareAnew | None:
-        """The live run went on since it was compared: by enough to be read again, or to its end."""
-        then, view = self._state.compared_step, self.home.latest().view if self.home is not None else None
-        if then is None or view is None or view.last_step is None or self._state.comparison is None:
-            return None
-        more = view.last_step - then
-        is_due = more >= max(STEPS_AFTER, MORE_STEPS * then) or (more > 0 and bool(view.ended))
-        return CompareAnew() if is_due else None
-
-    def _compare_anew(self) -> None:
-        """The same two, as they are now."""
-        comparison = self._state.comparison
-        if comparison is not None:
-            self._compare(comparison.before.path, comparison.after.path, is_silent=True)
-
-    def _stated_intent(self) -> Intent:
-        from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent  # noqa: PLC0415
-
-        if self._intent is not None:
-            return self._intent
-        try:
-            return read_intent(FILE_NAME)
-        except TuiadvisorError as error:  # a mistake in it stops nobody who compares
-            self._say(str(error))
-            return Intent()
-
-    def _mark_before(self) -> None:
-        recording, view = self._state.open_path or self.live_path, self.latest().view
-        if not recording or view is None:
-            self._say("B: only a recorded run can be compared with later: -o FILE keeps this one")
-            return
-        self._awaits_after = bool(self._state.open_path) and self.home is not None and bool(self.live_path)
-        self._say(mark_before(self.folder, recording, view.run.label or "", view.last_step or 0))
-        self._show_before()
-
-    def _show_before(self) -> None:
-        """Say on the screens what is marked."""
-        try:
-            held = marked_before(self.folder)
-        except TuiadvisorError as error:
-            self._say(str(error))
-            return
-        if held is not None:
-            name = os.path.relpath(held.recording, self.folder)
-            self._change(
-                before=MarkedBefore(name, held.label, held.step, STEPS_AFTER, self._is_live(held.recording))
-            )
-
-    def due_comparison(self) -> CompareWithBefore | None:
-        """The live run after a change, once it has as many judged steps as a comparison wants."""
-        view = self.home.latest().view if self.home is not None and self._awaits_after else None
-        if view is None or view.window.num_missing_steps or view.window.num_steps < STEPS_AFTER:
-            return None
-        self._awaits_after = False
-        try:
-            before = marked_before(self.folder)
-        except TuiadvisorError as error:
-            self._say(str(error))
-            return None
-        if before is None or before.label != (view.run.label or ""):
-            return None
-        same = Path(before.recording).resolve() == Path(self.live_path).resolve()
-        return None if same else CompareWithBefore(before.recording)
-
-    def _compare_with_before(self, before: str) -> None:
-        """The comparison of itself, and what it says in a line."""
-        self._compare(before, self.live_path)
-        comparison = self._state.comparison
-        if comparison is not None:
-            outcome = comparison.sentence.partition(":")[0]
-            self._say(f"after the change, against {Path(before).name}: {outcome.lower()}; 7 shows both runs")
 
     def _look_at_job(self) -> None:
         """The run that is shown, as a whole, and what of the folder may be of its job."""
@@ -588,9 +470,6 @@ class Desk:
     def _note_session(self, text: str) -> None:
         self._change(session_note=text)
 
-    def _note_comparison(self, text: str) -> None:
-        self._change(comparison_note=text)
-
     def _frames(self, path: str, doing: str, note: Callable[[str], None]) -> Iterator[bytes]:
         """Frames of a recording, with progress on the screen."""
         with RecordingReader(path) as reader:
@@ -620,10 +499,6 @@ class Desk:
         former = self._opening
         version = former.version + 1 if former is not None else 1
         self._opening = FeedState(None, "replay", doing, path, progress, None, version)
-
-
-def _say_nothing(_text: str) -> None:
-    """For what nobody asked for: its progress is no news."""
 
 
 def _words(command: object) -> str:
