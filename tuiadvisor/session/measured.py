@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from tuiadvisor.session.evidence import Facts
 
+EXPOSED: Final = 0.1  # of the step: the kineto plugin's "deserves a look"
 CPUS_FULL, CPUS_FREE = 0.9, 0.8  # shares of all processors of the busiest host
 MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
 DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
-EXPOSED: Final = 0.1  # of the step: the kineto plugin's "deserves a look"
 DISK_BUSY: Final = 0.9  # of the time: below it says nothing, for data may come over the network
 
 
