@@ -586,9 +586,11 @@ typedef struct {
     Base *clock;
     PyObject *original, *reference, *failed, *tail, *stand_in; /* tail: None where nothing comes after */
     PyObject *roots, *is_grad_enabled, *training;              /* of a root's forward; roots None: any module */
+    PyObject *ids;                                             /* modules beside these are not meant; None: ask */
     PyObject *open, *done, *looked, *tensor, *id_types;        /* of optimizers; of batches */
     PyObject *optimizer_number, *optimizer_entry;              /* of the one that stepped last */
     PyObject *owner, *name; /* original is what this class inherits under this name; None: original itself */
+    PyObject *base;         /* the only class that it inherits from directly; None: several, or no owner */
     void *optimizer, *known_roots[NUM_ROOTS];
     long long phase, group, after_phase, after_alert, entry_outer;
     int is_forward;
@@ -598,8 +600,8 @@ typedef struct {
     {(PyObject **)&(gate)->clock, &(gate)->original, &(gate)->reference, &(gate)->failed, &(gate)->tail,                \
      &(gate)->stand_in, &(gate)->roots, &(gate)->is_grad_enabled, &(gate)->training, &(gate)->open, &(gate)->done,     \
      &(gate)->looked, &(gate)->tensor, &(gate)->id_types, &(gate)->optimizer_number, &(gate)->optimizer_entry, \
-     &(gate)->owner, &(gate)->name}
-enum { NUM_HELD = 18 };
+     &(gate)->owner, &(gate)->name, &(gate)->ids, &(gate)->base}
+enum { NUM_HELD = 20 };
 
 static int gate_traverse(Gate *self, visitproc visit, void *arg) {
     PyObject **held[NUM_HELD] = HELD(self);
@@ -627,17 +629,18 @@ static void gate_dealloc(Gate *self) {
 static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"clock",   "original",    "reference",   "failed",   "tail", "stand_in", "phase",
                             "group",   "after_phase", "after_alert", "roots",    "is_grad_enabled",  "is_forward",
-                            "open",    "done",        "looked",      "tensor",   "id_types", "owner", "name", NULL};
+                            "open",    "done",        "looked",      "tensor",   "id_types", "owner", "name",
+                            "ids",     "base",        NULL};
     PyObject *none = Py_None, *clock, *given[4], *tail = none, *stand_in = none, *roots = none, *grad = none;
     PyObject *open = none, *done = none, *looked = none, *tensor = none, *id_types = none;
-    PyObject *owner = none, *name = none;
+    PyObject *owner = none, *name = none, *ids = none, *base = none;
     Types *types = PyType_GetModuleState(Py_TYPE((PyObject *)self));
     self->after_phase = -1, self->after_alert = 0;
     if (!types || self->clock ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOLL|LLOOpOOOOOOO", names, &clock, &given[0], &given[1],
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOLL|LLOOpOOOOOOOOO", names, &clock, &given[0], &given[1],
                                      &given[2], &tail, &stand_in, &self->phase, &self->group, &self->after_phase,
                                      &self->after_alert, &roots, &grad, &self->is_forward, &open, &done, &looked,
-                                     &tensor, &id_types, &owner, &name))
+                                     &tensor, &id_types, &owner, &name, &ids, &base))
         return -1;
     if (!PyObject_TypeCheck(clock, types->base) || !((Base *)clock)->thin || self->phase < 0 ||
         self->phase >= NUM_PHASES || self->group < 0 || self->group >> 4 >= NUM_GROUPS) {
@@ -647,7 +650,7 @@ static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
     self->clock = (Base *)clock;
     self->original = given[0], self->reference = given[1], self->failed = given[2], self->tail = tail;
     self->stand_in = stand_in, self->roots = roots, self->is_grad_enabled = grad;
-    self->owner = owner, self->name = name;
+    self->owner = owner, self->name = name, self->ids = ids, self->base = base;
     self->open = open, self->done = done, self->looked = looked, self->tensor = tensor, self->id_types = id_types;
     PyObject **held[NUM_HELD] = HELD(self);
     for (int i = 0; i < NUM_HELD; i++)
@@ -695,6 +698,21 @@ static void stand_in(Gate *self, PyObject *args, PyObject *kwargs) {
     PyObject *done = self->stand_in == Py_None ? NULL : PyObject_Call(self->stand_in, args, kwargs);
     Py_XDECREF(done);
     PyErr_Clear();
+}
+
+/* Whether this call is of no module that is meant, as where a root's class is also that of its parts. */
+static int is_foreign(Gate *self, PyObject *args) {
+    PyObject *module = self->ids != Py_None && PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    if (!module)
+        return 0;
+    for (int i = 0; i < NUM_ROOTS && self->known_roots[i]; i++)
+        if (self->known_roots[i] == module)
+            return 0;
+    PyObject *number = PyLong_FromVoidPtr(module);
+    int is_meant = number ? PySet_Contains(self->ids, number) : -1;
+    Py_XDECREF(number);
+    PyErr_Clear();
+    return is_meant == 0;
 }
 
 /* Whether the first argument is a root in training, with gradients; 0 also where it cannot be asked: the reference asks. */
@@ -776,10 +794,23 @@ static PyObject *end(Gate *self, PyObject *args, PyObject *result, int64_t begun
     return result;
 }
 
-/* The host's function; an inherited one is looked up at each call, as patch._inherited does. */
+/* The host's function; an inherited one is looked up at each call, as patch._inherited does. Where one class lies above
+ * the other, what super() would find is the base's attribute, and a function of Python's needs no binding. */
 static PyObject *call_original(Gate *self, PyObject *args, PyObject *kwargs) {
     if (self->owner == Py_None || PyTuple_Size(args) < 1)
         return PyObject_Call(self->original, args, kwargs);
+    if (self->base != Py_None && (PyObject *)Py_TYPE(PyTuple_GetItem(args, 0)) == self->owner &&
+        PyType_GetSlot((PyTypeObject *)self->owner, Py_tp_base) == self->base) {
+        PyObject *function = PyObject_GetAttr(self->base, self->name), *result = NULL;
+        if (!function)
+            return NULL;
+        int is_plain = Py_TYPE(function) == Py_TYPE(self->reference);
+        if (is_plain)
+            result = PyObject_Call(function, args, kwargs);
+        Py_DECREF(function);
+        if (is_plain)
+            return result;
+    }
     PyObject *bases = PyObject_CallFunctionObjArgs((PyObject *)&PySuper_Type, self->owner, PyTuple_GetItem(args, 0), NULL);
     PyObject *inherited = bases ? PyObject_GetAttr(bases, self->name) : NULL;
     PyObject *others = inherited ? PyTuple_GetSlice(args, 1, PyTuple_Size(args)) : NULL;
@@ -792,6 +823,8 @@ static PyObject *call_original(Gate *self, PyObject *args, PyObject *kwargs) {
 
 static PyObject *run(Gate *self, PyObject *args, PyObject *kwargs) {
     int64_t outer = OTHER, begun = 0;
+    if (is_foreign(self, args))
+        return call_original(self, args, kwargs);
     int64_t called = self->clock->thin->alert & MEASURING && is_ours(self->clock) ? now_ns() : 0;
     if (called)
         stand_in(self, args, kwargs);

@@ -118,6 +118,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     after_phase: int = ANY_PHASE,
     after_alert: int = 0,
     roots: set[int] | tuple[int, ...] = (),
+    meant: set[int] | None = None,
     is_grad_enabled: Callable[[], bool] = bool,
     on_device: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
     stranger: Callable[[], None] | None = None,
@@ -130,6 +131,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     given, only after calls that were in that phase, where after_alert is given, only while that bit of the clock's
     alert is set. observes: bits of the clock's `observed` that entering sets.
     roots: ids of modules whose training forward is known without asking phase_of.
+    meant: ids beside which phase_of stays out, for the native core, which need not ask.
     on_device(args, kwargs) runs before the call, on ranks whose device is timed.
     stranger() runs before a call by a thread that is not the training thread; it never raises.
     any_root: a training module with gradients is in forward, whichever it is: for the native core, which need not ask.
@@ -209,7 +211,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
         return result
 
     if native.core is not None and (constant is not None or any_root or isinstance(roots, set)):
-        owner, name = getattr(original, "inherits", (None, None))
+        owner, name, base = getattr(original, "inherits", (None, None, None))
         gate = native.core.Gate(
             clock,
             original,
@@ -226,6 +228,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             is_forward=constant is None,
             owner=owner,
             name=name,
+            ids=meant,
+            base=base,
         )
         tuiadvisor_hook = _through(gate.run)
     update_wrapper(tuiadvisor_hook, original, updated=())

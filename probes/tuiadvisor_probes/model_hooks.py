@@ -55,9 +55,14 @@ class Forwards:
         return span.phase(grad_enabled=self.is_grad_enabled())
 
     def timed(
-        self, original: Callable[..., Any], hook: Hook, phase: Any, roots: Any = ()
+        self,
+        original: Callable[..., Any],
+        hook: Hook,
+        phase: Any,
+        roots: Any = (),
+        meant: set[int] | None = None,
     ) -> Callable[..., Any]:
-        """The wrapper of a root's forward; phase(args) and roots as for guard.timed."""
+        """The wrapper of a root's forward; phase(args), roots and meant as for guard.timed."""
         return timed(
             original,
             hook,
@@ -67,6 +72,7 @@ class Forwards:
             observes=SEEN,
             after_phase=phases.EVAL,
             roots=roots,
+            meant=meant,
             is_grad_enabled=self.is_grad_enabled,
         )
 

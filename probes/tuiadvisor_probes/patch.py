@@ -68,5 +68,14 @@ def _inherited(owner: Any, name: str, found: Callable[..., Any]) -> Callable[...
     def tuiadvisor_inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(super(owner, self), name)(*args, **kwargs)
 
-    tuiadvisor_inherited.inherits = owner, name  # type: ignore[attr-defined]  # for the native core
+    # For the native core.
+    tuiadvisor_inherited.inherits = owner, name, _only_base(owner, name)  # type: ignore[attr-defined]
     return update_wrapper(tuiadvisor_inherited, found, updated=())
+
+
+def _only_base(owner: type, name: str) -> type | None:
+    """The class whose attribute is what super() finds: where no other one lies beside it, and it is a plain function."""
+    _, *above = owner.__mro__
+    found = next((vars(one)[name] for one in above if name in vars(one)), None)
+    is_chain = above[0].__mro__ == tuple(above)
+    return above[0] if is_chain and isinstance(found, FunctionType) else None
