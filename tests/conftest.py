@@ -33,8 +33,9 @@ settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.en
 
 # What runs a probe runs it on both cores: the native one shall tell what the reference tells.
 BOTH_CORES = ("test_probe_", "test_attach_cycles", "test_barrier_behind_step")
-# The other files' native half runs in `make test-all`; tests/unit/test_native_core.py compares the cores in every run.
-NATIVE_IN_EVERY_RUN = ("test_probe_pickled", "test_probe_threads")
+# The other files' half on Python's hooks runs in `make test-all`, and where no native core can be had; in every run
+# tests/unit/test_native_core.py compares the two.
+BOTH_IN_EVERY_RUN = ("test_probe_pickled", "test_probe_threads")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,8 +43,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.module.__name__.rpartition(".")[2]
     if name.startswith(BOTH_CORES) and "integration" in str(metafunc.definition.path):
         metafunc.fixturenames.append("core")
-        marks = () if name.startswith(NATIVE_IN_EVERY_RUN) else (pytest.mark.extended,)
-        cores = ["python", pytest.param("native", marks=marks)]
+        import native_core
+
+        is_whole = name.startswith(BOTH_IN_EVERY_RUN) or native_core.why_not()
+        marks = () if is_whole else (pytest.mark.extended,)
+        cores = [pytest.param("python", marks=marks), "native"]
         metafunc.parametrize("core", cores, indirect=True, scope="function")
 
 
@@ -76,10 +80,9 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     import native_core
 
     name: str = request.param
-    if name == "native":
-        if why_not := native_core.why_not():
-            pytest.skip(f"no native core: {why_not}")
-        monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    if name == "native" and (why_not := native_core.why_not()):
+        pytest.skip(f"no native core: {why_not}")
+    monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(name == "native")))
     return name
 
 

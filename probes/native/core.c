@@ -34,7 +34,8 @@ enum { STOPPED = GONE | BROKEN, RARE = STOPPED | DEVICE | EVALUATING };
 enum { SPOT_CHECK = 32, SPOT_CHECK_AT = 5, CPU_PERIOD = 8, LONG_GC_NS = 1000000 };
 enum { FLAG_GC = 32, FLAG_DETAIL = 64, FLAG_NO_SYNC = 128 };
 enum { HEADER_BYTES = 4096, WORDS = 32, RECORD_WORDS = 30 };
-enum { WORD_HEAD = 6, WORD_NOW = 10, WORD_STEP = 12, WORD_SUMMED = 20 };
+enum { WORD_HEAD = 6, WORD_LEASE = 8, WORD_COMMAND = 9, WORD_NOW = 10, WORD_STEP = 12, WORD_BURST = 19, WORD_SUMMED = 20 };
+enum { WRITE_EVERY_NS = 200000000 };
 #define COUNTS_MICRO_STEP ((int64_t)1 << 16)
 #define BEGINS_ITERATION (1 << DATA_WAIT | 1 << FORWARD | 1 << BACKWARD | 1 << EVAL | 1 << 8)
 #define ABSORBS(phase) ((phase) == CHECKPOINT || (phase) == EVAL)
@@ -440,7 +441,7 @@ typedef struct {
     PyObject_HEAD
     int64_t flags, micro_steps, samples, tokens, gc, own_time, num_measured, step, begin, num_kept, max_kept;
     int64_t settle_at_ns, settle_at_seq, said, momentary, last_seq, comm_bytes, last_cpu, last_cpu_thread, detail_flag;
-    int64_t spot_checks, write_time, num_optimized, next_look;
+    int64_t spot_checks, write_time, num_optimized, next_look, write_at_ns, burst_seen;
     PyObject *group_seq, *device, *turns; /* None where there is none */
     Thin *thin;
     Books *books;
@@ -502,7 +503,7 @@ static PyMemberDef base_members[] = {
     NUMBER("momentary", momentary), NUMBER("last_seq", last_seq), NUMBER("comm_bytes", comm_bytes),
     NUMBER("last_cpu_ns", last_cpu), NUMBER("last_cpu_thread", last_cpu_thread), NUMBER("detail_flag", detail_flag),
     NUMBER("spot_checks", spot_checks), NUMBER("write_ns", write_time), NUMBER("num_optimized", num_optimized),
-    NUMBER("next_look", next_look), OBJECT(group_seq), OBJECT(device), OBJECT(turns), {NULL},
+    NUMBER("next_look", next_look), NUMBER("write_at_ns", write_at_ns), NUMBER("burst_seen", burst_seen), OBJECT(group_seq), OBJECT(device), OBJECT(turns), {NULL},
 };
 static PyMethodDef base_methods[] = {
     {"let_go", (PyCFunction)base_let_go, METH_NOARGS, "The ring's mapping goes."},
@@ -517,6 +518,41 @@ static PyType_Slot base_slots[] = {
     {Py_tp_dealloc, base_dealloc},
     {0, NULL},
 };
+
+/* Whether the agent wants something, or has gone. */
+static int is_wanted(Base *self) {
+    const int64_t *words = header(self);
+    return words[WORD_COMMAND] || words[WORD_BURST] != self->burst_seen ||
+           (words[WORD_LEASE] > 0 && words[WORD_LEASE] < self->begin);
+}
+
+/* Write the rows and look after nothing else: what they tell waits in `early` for the next `settle`. */
+static int write_early(Base *self, int64_t now) {
+    PyObject *clock = (PyObject *)self, *written = NULL, *early = PyObject_GetAttrString(clock, "early"), *price = NULL;
+    PyObject *ring = PyObject_GetAttrString(clock, "ring"), *cost = PyObject_GetAttrString(clock, "cost");
+    PyObject *map = ring ? PyObject_GetAttrString(ring, "map") : NULL, *unknown = PyLong_FromLong(UNKNOWN);
+    PyObject *capacity = ring ? PyObject_GetAttrString(ring, "step_capacity") : NULL;
+    PyObject *index = ring ? PyObject_GetAttrString(ring, "num_steps") : NULL;
+    PyObject *peak = PyObject_GetAttrString(clock, "peak_bytes"), *end = NULL;
+    int64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), unbooked;
+    if (early && cost && map && capacity && index && peak && unknown) {
+        PyObject *args = PyTuple_Pack(6, ring, cost, map, capacity, index, peak);
+        written = args ? books_write(self->books, args) : NULL;
+        Py_XDECREF(args);
+    }
+    int failed = !written || PyObject_SetAttrString(clock, "peak_bytes", unknown) ||
+                 PyList_SetSlice(early, PyList_Size(early), PyList_Size(early), written);
+    self->write_at_ns = now + WRITE_EVERY_NS;
+    if (!failed && (price = PyObject_GetAttrString(cost, "unbooked_ns")) && !read_whole(price, &unbooked) &&
+        (end = PyLong_FromLongLong(unbooked + clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun)))
+        failed = PyObject_SetAttrString(cost, "unbooked_ns", end);
+    else
+        failed = 1;
+    PyObject *held[] = {written, early, price, ring, cost, map, unknown, capacity, index, peak, end};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        Py_XDECREF(held[i]);
+    return failed ? -1 : 0;
+}
 
 static int is_none(PyObject *object) { return !object || object == Py_None; }
 
@@ -565,16 +601,19 @@ static int close_step(Base *self, int64_t now) {
         self->last_cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), self->last_cpu_thread = syscall(SYS_gettid);
     const char *then = NULL;
     if (flags || self->num_kept >= self->max_kept || now >= self->settle_at_ns || seq >= self->settle_at_seq ||
-        self->books->num_rows > NUM_ROWS / 2)
+        self->books->num_rows > NUM_ROWS / 2 || (now >= self->write_at_ns && is_wanted(self)))
         then = "settle";
     else if (was)
         then = "closed";
+    int is_early = now >= self->write_at_ns && !(then && *then == 's');
     if (then) {
         PyObject *done = PyObject_CallMethod((PyObject *)self, then, "L", (long long)now);
         Py_XDECREF(done);
         if (!done)
             return -1;
     }
+    if (is_early && write_early(self, now))
+        return -1;
     self->write_time = was ? now_ns() - now : 0;
     return 0;
 }
@@ -592,6 +631,7 @@ typedef struct {
     PyObject *owner, *name; /* original is what this class inherits under this name; None: original itself */
     PyObject *base;         /* the only class that it inherits from directly; None: several, or no owner */
     void *optimizer, *known_roots[NUM_ROOTS];
+    Py_ssize_t num_roots; /* in the set when they were kept: it is emptied where the reference is to be asked again */
     long long phase, group, after_phase, after_alert, entry_outer;
     int is_forward;
 } Gate;
@@ -719,9 +759,13 @@ static int is_foreign(Gate *self, PyObject *args) {
 static int trains(Gate *self, PyObject *args) {
     PyObject *module = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
     int known = self->roots == Py_None, answer = 0;
+    if (!known && PySet_Size(self->roots) != self->num_roots) {
+        memset(self->known_roots, 0, sizeof self->known_roots);
+        self->num_roots = PySet_Size(self->roots);
+    }
     for (int i = 0; module && !known && i < NUM_ROOTS && self->known_roots[i]; i++)
         known = self->known_roots[i] == module;
-    if (module && !known) { /* ids are only ever added */
+    if (module && !known) {
         PyObject *number = PyLong_FromVoidPtr(module);
         known = number && PySet_Contains(self->roots, number) == 1;
         Py_XDECREF(number);

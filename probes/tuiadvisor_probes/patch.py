@@ -74,7 +74,7 @@ def _inherited(owner: Any, name: str, found: Callable[..., Any]) -> Callable[...
 
 
 def _only_base(owner: type, name: str) -> type | None:
-    """The class whose attribute is what super() finds: where no other one lies beside it, and it is a plain function."""
+    """The class whose attribute is what super() finds: no other one lies beside it, and it is a plain function."""
     _, *above = owner.__mro__
     found = next((vars(one)[name] for one in above if name in vars(one)), None)
     is_chain = above[0].__mro__ == tuple(above)

@@ -144,7 +144,10 @@ class Roots:
             return forwards.phase(args) if id(args[0]) in ids else STAY_OUT
 
         self.probe.patch(
-            owner, "__call__", lambda original: forwards.timed(original, hook, phase, fast, ids), by_value=True
+            owner,
+            "__call__",
+            lambda original: forwards.timed(original, hook, phase, fast, ids),
+            by_value=True,
         )
 
 

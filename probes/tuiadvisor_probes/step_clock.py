@@ -46,11 +46,14 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
     128,
 )
 NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
-THREAD = ring_file.OFFSET_THREAD // 8
+THREAD, BURST = ring_file.OFFSET_THREAD // 8, ring_file.OFFSET_BURST // 8
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
 SPOT_CHECK, SPOT_CHECK_AT = 32, 5  # every so many steps, not in one with the CPU clock
 MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
+# The native core writes steps by itself, for a tenth of what it costs to look after everything else beside it: leases,
+# prices, late modules. That is done so often then, at once where the agent's words ask for something.
+MAX_ALONE_NS = 1_000_000_000
 FAR = 1 << 62
 
 # Bits of Thin.alert: what a hook has to look after beyond noting that it was passed.
@@ -76,6 +79,7 @@ if TYPE_CHECKING or native.core is None:
 
         __slots__ = (
             "begin",
+            "burst_seen",
             "comm_bytes",
             "detail_flag",
             "device",
@@ -101,6 +105,7 @@ if TYPE_CHECKING or native.core is None:
             "step",
             "tokens",
             "turns",
+            "write_at_ns",
             "write_ns",
         )
 
@@ -117,6 +122,7 @@ class StepClock(Numbers):
         "_active",
         "books",
         "cost",
+        "early",
         "eval_span",
         "log",
         "on_step",
@@ -158,7 +164,9 @@ class StepClock(Numbers):
         self.num_kept = 0  # ended steps that are not written yet
         self.settled: list[Any] = []  # of the steps just written, see step_record.write
         self.max_kept = 1
-        self.settle_at_ns = self.settle_at_seq = FAR
+        self.early: list[Any] = []  # the same of those that the native core wrote by itself
+        self.settle_at_ns = self.settle_at_seq = self.write_at_ns = FAR
+        self.burst_seen = 0  # the agent's wish for detail, as of the last time everything was looked after
         self.momentary = 0  # bits of `observed` that hold for one step only
         self.write_ns = 0  # what closing and writing took in a transition that is measured
         self.spot_checks = (
@@ -389,6 +397,7 @@ class StepClock(Numbers):
             flags
             or self.num_kept >= self.max_kept
             or now >= self.settle_at_ns
+            or now >= self.write_at_ns
             or seq >= self.settle_at_seq
             or len(self.log) > MAX_NOTES
         ):
@@ -411,7 +420,9 @@ class StepClock(Numbers):
         self.cost.closing_ns.add(begin_ns - now)
         self.words[THREAD] = get_native_id()
         self.write_kept()
-        self.settle_at_ns = now + MAX_KEPT_NS
+        self.write_at_ns = now + MAX_KEPT_NS
+        self.settle_at_ns = now + MAX_ALONE_NS
+        self.burst_seen = self.words[BURST]
         self.on_step()
         self.cost.unbooked_ns += thread_time_ns() - cpu_ns
 
@@ -425,7 +436,8 @@ class StepClock(Numbers):
         else:
             ring, books = self.ring, self.log
             place = ring.map, ring.step_capacity, ring.num_steps
-            self.settled = books.write(ring, self.cost, *place, self.peak_bytes)
+            early, self.early = self.early, []
+            self.settled = early + books.write(ring, self.cost, *place, self.peak_bytes)
         self.peak_bytes = UNKNOWN
 
     def hand_over(self, thread_ident: int, now: int) -> None:

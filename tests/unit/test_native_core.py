@@ -16,9 +16,10 @@ from native_notes import noted, told
 from patience import PATIENCE_S
 from probing import assert_sums_to_step, probed
 
+from tuiadvisor.agent.payload import PRIVATE_NAME
 from tuiadvisor.events import StepFlag
 from tuiadvisor.phases import PHASES
-from tuiadvisor_probes import books, native, phases, ring, step_record
+from tuiadvisor_probes import books, native, phases, ring, step_clock, step_record
 
 torch = pytest.importorskip("torch")
 
@@ -270,6 +271,96 @@ def test_exceptions_and_arguments_pass(core: Any, tmp_path: Path, monkeypatch: p
             with pytest.raises(RuntimeError, match="grad"):
                 torch.autograd.backward(torch.zeros(1))
         assert {"ok"} == {observed.info["hooks"][name] for name in ("backward", "optimizer", "forward_root")}
+
+
+def test_what_a_class_inherits_is_looked_up_at_each_call(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by super(): from a second base too, and what others put on the base meanwhile, as torch.fx while it traces."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    calls: list[str] = []
+
+    class Told(torch.nn.Module):  # type: ignore[misc]
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            calls.append("told")
+            return super().__call__(*args, **kwargs)
+
+    class Linear(torch.nn.Linear):  # type: ignore[misc]
+        pass
+
+    class Both(Linear, Told):
+        pass
+
+    class Later(Both):
+        pass
+
+    whole = torch.nn.Module.__call__
+
+    def traced(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append("traced")
+        return whole(self, *args, **kwargs)
+
+    for kind, first in ((Linear, []), (Both, ["told"])):
+        model, other = kind(4, 4), (Later if kind is Both else kind)(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        with probed(tmp_path, budget_ppm=0) as observed:
+            for step in range(12):
+                calls.clear()
+                with monkeypatch.context() as patched:
+                    if step % 2:
+                        patched.setattr(torch.nn.Module, "__call__", traced)
+                    loss = model(torch.ones(2, 4)).sum() + other(torch.ones(2, 4)).sum()
+                assert calls == (first + ["traced"] * (step % 2)) * 2
+                loss.backward()
+                optimizer.step()
+        assert observed.info["hooks"]["forward_root"] == "ok"
+        assert observed.steps[-1]["forward_ns"] > 0
+
+
+def test_other_modules_of_a_roots_class_are_no_forwards_of_it(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module of the root's class that is called outside of it is what the reference takes it for: none of ours."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    model, head = torch.nn.Sequential(torch.nn.Linear(4, 4)), torch.nn.Sequential(torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with probed(tmp_path, budget_ppm=0) as observed:
+        for step in range(20):
+            loss = model(torch.ones(2, 4)).sum() if step % 2 else model[0](torch.ones(2, 4)).sum()
+            head(torch.ones(2, 4))
+            loss.backward()
+            optimizer.step()
+    assert [row["forward_ns"] > 0 for row in observed.steps[8:18]] == [
+        row["step"] % 2 == 1 for row in observed.steps[8:18]
+    ]
+
+
+def test_rows_are_written_in_time_without_all_that_can_wait(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every 0.2 s they are in the ring; leases and prices are looked after at once if the agent's words ask for it."""
+    looks: dict[str, list[int]] = {}
+    for which in ("python", "native"):
+        monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+        with probed(tmp_path, budget_ppm=0) as observed:
+            probe = sys.modules[PRIVATE_NAME + ".install"]._probe
+            clock, looked = probe.clock, looks.setdefault(which, [])
+            look = clock.on_step
+            clock.on_step = lambda looked=looked, clock=clock, look=look: (looked.append(clock.step), look())
+            program = loop(lambda: torch.ones(3, 4), plain)
+            program(40)  # the first are looked after one by one
+            looked.clear()
+            for _ in range(6):
+                clock.write_at_ns, clock.settle_at_ns = 0, step_clock.FAR  # the time has come for the one
+                before = probe.ring.num_steps
+                program(2)
+                assert probe.ring.num_steps > before
+            clock.words[ring.OFFSET_BURST // 8] = 1  # a wish, if one of long ago
+            clock.write_at_ns = 0
+            program(2)
+            assert {row["probe_cost_ns"] > 0 for row in observed.steps[-8:]} == {True}
+    assert len(looks["native"]) == 1
+    assert len(looks["python"]) >= 7
 
 
 def test_a_core_that_cannot_be_loaded_leaves_the_reference(

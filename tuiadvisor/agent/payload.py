@@ -30,6 +30,9 @@ PRIVATE_NAME: Final = "_tuiadvisor_probe"
 BUNDLE_NAME: Final = "probe.bin"
 NATIVE_VARIABLE: Final = "TUIADVISOR_NATIVE"
 NATIVE_NAME: Final = "native.bin"
+TRIED_MACHINES: Final = frozenset(
+    {"x86_64"}
+)  # where its hooks ran with torch; on others whoever watches asks for it
 CORE_FILE: Final = "core.abi3.so"  # built with the package where there is a compiler: probes/native
 COMPILE_TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.001  # between two modules, in a thread of our own; a step's worth of training gets in
@@ -239,8 +242,9 @@ def write_bundle(folder: Path, target: Identity, stems: tuple[str, ...] = MODULE
 
 
 def wants_native() -> bool:
-    """Whether whoever watches has asked for the native core (TUIADVISOR_NATIVE=1)."""
-    return os.environ.get(NATIVE_VARIABLE, "") not in {"", "0"}
+    """Whether ranks are sent the native core: where it was built and tried, unless TUIADVISOR_NATIVE says 0 or 1."""
+    said = os.environ.get(NATIVE_VARIABLE, "")
+    return said != "0" if said else os.uname().machine in TRIED_MACHINES and has_core()
 
 
 def has_core() -> bool:
@@ -249,7 +253,7 @@ def has_core() -> bool:
 
 
 def write_native(folder: Path, uid: int | None = None) -> bool:
-    """Put the native core beside the ring for the probe to load; False where it is not asked for or not there.
+    """Put the native core beside the ring for the probe to load; False where it is not wanted or not there.
 
     uid: the owner of the process, where that is another than ours. The rank loads bytes: no path of ours is mapped.
     """
