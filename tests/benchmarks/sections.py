@@ -184,6 +184,11 @@ def classify(block: Block, ends_ns: list[int], heads: list[int], records: list[t
             block.kinds.append("writing" if written[turn] else "plain")
 
 
+def steps_of_a_block(step_ms: float) -> int:
+    """Two seconds of them: what comes by once a second is in each block, and the burst at its begin weighs little."""
+    return max(24, min(400, round(2000 / step_ms)))
+
+
 def rank_main(options: argparse.Namespace) -> None:
     """One rank: rounds of blocks as long as it is told, into the result."""
     import torch
@@ -204,7 +209,7 @@ def rank_main(options: argparse.Namespace) -> None:
         dist.broadcast(products, 0)
     long = (int(products[0]), int(products[1]))
     rounds = []
-    steps = max(24, min(200, round(500 / options.one_step_ms)))
+    steps = steps_of_a_block(options.one_step_ms)
     for number in range(options.rounds):
         blocks = {}
         turns = [BARE, *options.cores]
@@ -322,7 +327,7 @@ def main() -> None:
         return
     print(f"{options.ranks} ranks, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}")
     for step_ms in options.step_ms:
-        steps = max(24, min(200, round(500 / step_ms)))
+        steps = steps_of_a_block(step_ms)
         round_s = (1 + len(options.cores)) * ((steps + 8) * step_ms / 1e3 + 0.1)
         with tempfile.NamedTemporaryFile() as file:
             arguments = [__file__, "--one-step-ms", str(step_ms), "--result", file.name]
