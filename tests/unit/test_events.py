@@ -487,13 +487,14 @@ def test_typing_filters(board: Keyboard) -> None:
 
 
 def test_what_rang_is_in_the_list_at_its_step() -> None:
-    """With the time at which it rang."""
+    """With the time at which it rang and the ranks it is about, by which it is found."""
     keyboard = Keyboard(views.live(views.healthy()))
     keyboard.place.take_state(views.live(views.stalled()))
     (told,) = keyboard.shell.alerted
-    text = keyboard.press("E")
-    assert "! alert" in text
-    assert told[:20] in text
+    row = next(each for each in keyboard.press("E").splitlines() if "! alert" in each)
+    assert told[:20] in row
+    assert "rank 3 " in row.partition("!")[0]
+    assert "! alert" in keyboard.press("/", *"rank", "space", "3")
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 45)])

@@ -11,6 +11,7 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.preferences import AlertRules, quiet_hours
 from tuiadvisor.tui.control.alerts import AGAIN_S, SHOWN_S, Alerts
 from tuiadvisor.tui.control.clipboard import alert_sequence
+from tuiadvisor.views.event import Alert
 from tuiadvisor.views.run_view import RunView
 
 
@@ -32,10 +33,12 @@ def clock() -> Clock:
 def test_a_stall_is_told_once_and_its_timer_runs(clock: Clock) -> None:
     """The bell rings when it opens, not each second; the banner has who waits, and what lets the rank go on."""
     alerts = Alerts(clock)
-    assert alerts.take(views.live(views.healthy())) == ""
+    assert alerts.take(views.live(views.healthy())) is None
     told = [alerts.take(views.live(views.stalled(seconds))) for seconds in (6.0, 7.0, 125.0)]
     assert [True, False, False] == [bool(each) for each in told]
-    assert "wait for rank 3" in told[0]
+    assert told[0] is not None
+    assert "wait for rank 3" in told[0].words
+    assert told[0].ranks == (3,)
     shown = "\n".join(row.text for row in alerts.rows(views.live(views.stalled(125.0)), 80))
     assert "STALLED 2 min 05 s" in shown
     assert "kill -CONT 41203" in shown
@@ -156,10 +159,13 @@ def test_a_critical_finding_that_opens_is_told_and_its_banner_goes(clock: Clock)
     alerts = Alerts(clock)
     alerts.take(views.live(views.healthy()))
     state = views.live(views.straggler())
-    assert "Rank 2 waits" in alerts.take(state)
+    told = alerts.take(state)
+    assert told is not None
+    assert "Rank 2 waits" in told.words
+    assert told.ranks == (2,)
     assert "■ CRITICAL" in alerts.rows(state, 80)[0].text
     clock.now_s += SHOWN_S
-    assert alerts.take(state) == ""
+    assert alerts.take(state) is None
     assert alerts.rows(state, 80) == []
 
 
@@ -179,11 +185,13 @@ def test_a_job_that_dies_rings_once(clock: Clock) -> None:
         killed(views.healthy(), "killed by SIGTERM after step 340", "killed by SIGKILL"),
     )
     alerts.take(views.live(views.healthy()))
-    assert alerts.take(views.live(end)) == "train.py: rank 1 killed by SIGKILL; 1 more rank ended with it"
+    assert alerts.take(views.live(end)) == Alert(
+        "train.py: rank 1 killed by SIGKILL; 1 more rank ended with it", (1,)
+    )
     clock.now_s += 10_000
-    assert alerts.take(views.live(end)) == ""
+    assert alerts.take(views.live(end)) is None
     first = Alerts(clock)
-    assert first.take(views.live(end)) == ""  # whoever comes later reads it
+    assert first.take(views.live(end)) is None  # whoever comes later reads it
 
 
 def test_a_job_that_was_asked_to_end_rings_for_nothing(clock: Clock) -> None:
@@ -191,27 +199,27 @@ def test_a_job_that_was_asked_to_end_rings_for_nothing(clock: Clock) -> None:
     alerts = Alerts(clock)
     alerts.take(views.live(views.healthy()))
     end = killed(views.healthy(), "killed by SIGTERM after step 340", "killed by SIGINT")
-    assert alerts.take(views.live(end)) == ""
+    assert alerts.take(views.live(end)) is None
 
 
 def test_what_was_there_at_first_is_no_news(clock: Clock) -> None:
     """Whoever attaches to a run with a straggler reads the verdict; no bell."""
     alerts = Alerts(clock)
-    assert alerts.take(views.live(views.straggler())) == ""
+    assert alerts.take(views.live(views.straggler())) is None
     assert alerts.rows(views.live(views.straggler()), 80) == []
 
 
 @pytest.mark.parametrize("state", [views.replay(), views.past()])
 def test_recordings_and_the_past_ring_for_nothing(clock: Clock, state: views.FeedState) -> None:
     """Nobody has to be called for what is over."""
-    assert Alerts(clock).take(replace(state, view=views.stalled())) == ""
+    assert Alerts(clock).take(replace(state, view=views.stalled())) is None
 
 
 def test_quiet_keeps_the_banner(clock: Clock) -> None:
     """Quiet hours are for ears."""
     alerts = Alerts(clock)
     alerts.is_quiet = True
-    assert alerts.take(views.live(views.stalled())) == ""
+    assert alerts.take(views.live(views.stalled())) is None
     assert "STALLED" in alerts.rows(views.live(views.stalled()), 80)[0].text
 
 
@@ -251,11 +259,13 @@ def test_a_finding_of_the_night_rings_in_the_morning_while_it_is_open(clock: Clo
     alerts = Alerts(clock, day)
     alerts.rules = NIGHT
     alerts.take(views.live(views.healthy()))
-    assert alerts.take(views.live(views.straggler())) == ""
+    assert alerts.take(views.live(views.straggler())) is None
     assert "■ CRITICAL" in alerts.rows(views.live(views.straggler()), 80)[0].text
     day.minute = 7 * 60
-    assert "Rank 2 waits" in alerts.take(views.live(views.straggler()))
-    assert alerts.take(views.live(views.straggler())) == ""
+    told = alerts.take(views.live(views.straggler()))
+    assert told is not None
+    assert "Rank 2 waits" in told.words
+    assert alerts.take(views.live(views.straggler())) is None
 
 
 @pytest.mark.parametrize(("lets_hang", "rings"), [(True, True), (False, False)])

@@ -10,9 +10,9 @@ from test_tui_navigator import Keyboard
 
 from tuiadvisor.tui.contract.feed import ChooseSteps, SeekStep
 from tuiadvisor.tui.control import ribbon
-from tuiadvisor.tui.draw import bars
-from tuiadvisor.tui.pages import events
-from tuiadvisor.views.event import CAPTURE, CHANGE, DETAIL, DIED, NO_STEP, ONSET, RESTART, STALLED, Event
+from tuiadvisor.tui.draw import bars, event_marks
+from tuiadvisor.views import event
+from tuiadvisor.views.event import Event
 from tuiadvisor.views.run_view import PauseView
 
 
@@ -257,8 +257,20 @@ def test_of_a_stall_it_ends_at_the_step_of_the_header() -> None:
     assert drawn[0].split()[-1] == below.split()[-1]
 
 
-def test_what_marks_an_event_on_the_ribbon_marks_it_in_the_list() -> None:
-    """What the list has no look for would stand there as any other."""
-    shared = ribbon.LOOKS.keys() & events.LOOKS.keys()
-    assert {ONSET, STALLED, NO_STEP, DIED, RESTART, CAPTURE, DETAIL, CHANGE} <= shared
-    assert [] == [kind for kind in shared if ribbon.LOOKS[kind] != events.LOOKS[kind]]
+@pytest.mark.parametrize("kind", [each for each in event_marks.MARKS if event_marks.on_ribbon(each)])
+def test_what_marks_an_event_on_the_ribbon_marks_it_in_the_list(kind: str) -> None:
+    """Pauses, checkpoints and bookmarks were letters above and dots in the list."""
+    view = views.straggler()
+    view = replace(view, trend=replace(view.trend, first_step=0, marks=()), pauses=())
+    state = replace(views.live(view), events=(Event(kind, 200, (2,), "words"),))
+    above = ribbon.rows(view, 200, events=state.events)[1].text[ribbon.HEAD :]
+    listed = next(row for row in Keyboard(state).press("E").splitlines() if f" {kind} " in row)
+    mark = event_marks.MARKS[kind].glyph
+    assert mark in above
+    assert listed.split()[4] == mark
+
+
+def test_every_kind_of_event_has_a_mark() -> None:
+    """One without it would end the screens as it comes."""
+    kinds = {value for name, value in vars(event).items() if name.isupper() and isinstance(value, str)}
+    assert event_marks.MARKS.keys() == kinds | set(event.PAUSE_KINDS.values())

@@ -1,6 +1,6 @@
 """What happened in a run, one entry each: frozen, for the list of events. `app/event_log.py` collects them.
 
-In: nothing.  Out: Event, StepTimes.
+In: nothing.  Out: Event, Alert, StepTimes.
 """
 
 from __future__ import annotations
@@ -41,6 +41,14 @@ class Event:
     wall_s: float | None = None  # since 1970; None: the time of that step is not known any more
     by_then: bool = False  # it was seen at this step, and happened there or before
     last_step: int | None = None  # of what lasts for steps that are known
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What the terminal was rung for."""
+
+    words: str
+    ranks: tuple[int, ...] = ()  # that it is about; empty: all of them, or nobody in particular
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.prompt import Prompt
     from tuiadvisor.tui.contract.shell import Shell
+    from tuiadvisor.views.event import Alert
 
 
 COPY_WIDTH = 100
@@ -178,7 +179,7 @@ class Page:
     def take_state(self, when: str, state: FeedState) -> None:
         """A newer state of the run; when: the time of day."""
 
-    def take_alert(self, when: str, text: str, state: FeedState) -> None:
+    def take_alert(self, when: str, alert: Alert, state: FeedState) -> None:
         """What the terminal was rung for."""
 
     def take_answer(self, when: str, text: str) -> None:

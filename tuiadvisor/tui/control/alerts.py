@@ -1,6 +1,6 @@
 """What must not be missed: a banner on every screen, and once the terminal's bell with a notification.
 
-In: states of the run.  Out: rows below the header, a sentence to notify with. A stall has its banner as long as it
+In: states of the run.  Out: rows below the header, an Alert to notify with. A stall has its banner as long as it
 lasts, a critical finding for half a minute after it opened; that a rank died, without having been asked to end, the
 header and the verdict say. Each is told once; one that closes and opens again within a minute is told anew only when it
 outlasts that minute; what is still open is told again where that is preferred, but for the dead. In quiet hours nothing
@@ -17,6 +17,7 @@ from tuiadvisor.preferences import AlertRules
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, clean, crop, fit, length, wrap
 from tuiadvisor.views.deaths import deaths_of
+from tuiadvisor.views.event import Alert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,11 +55,11 @@ class Alerts:
         self._told_s: dict[str, float] = {}  # when each was told last
         self._opened_s: dict[str, float] = {}
 
-    def take(self, state: FeedState) -> str:
-        """Return what to ring for, or ""."""
+    def take(self, state: FeedState) -> Alert | None:
+        """Return what to ring for, or None."""
         view = state.view
         if view is None or state.mode != "live" or _is_past(state) or state.replay is not None:
-            return ""
+            return None
         now = self.clock()
         former, self._open = self._open, _open_in(view)
         # Whoever comes to a run that has its findings already reads them; a stall is news at any time.
@@ -70,7 +71,7 @@ class Alerts:
         due = sorted(key for key in self._owed if not self._is_hushed(key) and not self._is_fresh(key, now))
         self._owed -= set(due)
         self._told_s |= dict.fromkeys(due, now)
-        return _sentence(view, due[0]) if due and not self.is_quiet else ""
+        return _alert(view, due[0]) if due and not self.is_quiet else None
 
     def _is_again(self, key: str, now: float) -> bool:
         if key == DEATH:  # it stays dead
@@ -141,14 +142,17 @@ def _is_news(key: str, former: frozenset[str] | None) -> bool:
     )
 
 
-def _sentence(view: RunView, key: str) -> str:
+def _alert(view: RunView, key: str) -> Alert:
     label = view.run.label or "training"
     if key == STALL:
-        return f"{label} stalled: {stall_words(view)}"
+        return Alert(
+            f"{label} stalled: {stall_words(view)}", view.stall.missing if view.stall is not None else ()
+        )
     died = deaths_of(view)
     if key == DEATH and died is not None:
-        return f"{label}: rank {died.rank} {died.words}"
-    return next((f"{label}: {each.message}" for each in view.findings if _key(each) == key), label)
+        return Alert(f"{label}: rank {died.rank} {died.words}", (died.rank,))
+    found = next((each for each in view.findings if _key(each) == key), None)
+    return Alert(label) if found is None else Alert(f"{label}: {found.message}", found.ranks)
 
 
 def _banner(head: str, words: str, command: str, where: str, width: int) -> list[Line]:

@@ -114,8 +114,8 @@ class Navigator:
             page.take_state(when, state)
         self.state = state
         told = self.alerts.take(state)
-        if told:
-            self.shell.alert(told)
+        if told is not None:
+            self.shell.alert(told.words)
             for page in self.pages.values():
                 page.take_alert(when, told, state)
 

@@ -11,19 +11,8 @@ from rich.cells import cell_len
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, crop, fit, length, to_ascii
-from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.event import (
-    BOOKMARK,
-    CAPTURE,
-    CHANGE,
-    DETAIL,
-    DIED,
-    NO_STEP,
-    ONSET,
-    PAUSE_KINDS,
-    RESTART,
-    STALLED,
-)
+from tuiadvisor.tui.draw import bars, event_marks
+from tuiadvisor.views.event import BOOKMARK, CAPTURE, CHANGE, DETAIL, DIED, NO_STEP, ONSET, RESTART, STALLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,21 +25,6 @@ LOWEST: Final = 20  # rows of a screen from which there is room for it
 TALL: Final = 30  # rows of a screen from which its events have a row of their own
 HEAD: Final = 8  # columns before it: what it is, the first step
 TAIL: Final = 10  # columns behind it: the newest step and its time
-# Letters double the colours; a later row covers the ones before it: a finding's beginning is what one looks for.
-LOOKS: Final = {
-    CHANGE: ("~", "accent"),
-    "pause": ("P", "phase:checkpoint"),
-    "evaluation": ("E", "phase:checkpoint"),
-    "checkpoint": ("C", "phase:checkpoint"),
-    DETAIL: ("d", "accent"),
-    CAPTURE: ("*", "accent"),
-    BOOKMARK: ("b", "accent"),
-    DIED: ("x", "bad"),
-    RESTART: ("+", "warn"),
-    NO_STEP: ("n", "warn"),
-    STALLED: ("■", "bad"),
-    ONSET: ("▲", "mark"),
-}
 NAMED: Final = {
     CAPTURE: "capture",
     DETAIL: "detail",
@@ -91,7 +65,7 @@ def rows(
     # As the header: of a stall the step that the ranks are in, which may not have been told yet.
     at = view.stall.step if view.stall is not None and view.stall.step is not None else view.last_step
     last: Span = (fit(text_of.count(at), TAIL - 1, "right"), "dim")
-    seen = [each for each in events if each.kind in LOOKS and _is_within(each.step, trend)]
+    seen = [each for each in events if event_marks.on_ribbon(each.kind) and _is_within(each.step, trend)]
     used = _used(view, stretch) if with_brackets else None
     marks = _marks(view, trend, width, seen, used, named=not with_events)
     drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *marks, last))]
@@ -141,13 +115,12 @@ def _marks(
         start, end = column(used[0]), column(used[1])
         cells[start : end + 1] = [("═", "accent")] * (end + 1 - start)
         cells[start], cells[end] = ("[", "accent"), ("]", "accent")
-    paused = [(PAUSE_KINDS.get(pause.kind, "pause"), step) for pause in view.pauses for step in pause.steps]
+    paused = [(event_marks.pause_kind(pause.kind), step) for pause in view.pauses for step in pause.steps]
     told = [*paused, *((each.kind, each.step or 0) for each in events)]
-    ranked = list(LOOKS)
-    for kind, step in sorted(told, key=lambda each: ranked.index(each[0])):
-        cells[column(step)] = LOOKS[kind]
+    for kind, step in sorted(told, key=lambda each: event_marks.RANKED.index(each[0])):
+        cells[column(step)] = event_marks.cell(kind)
     for step, _ in view.trend.marks:
-        cells[column(step)] = LOOKS[ONSET]
+        cells[column(step)] = event_marks.cell(ONSET)
     for step, name in _names(view, events) if named else ():
         _name(cells, column(step), f"{step:,} {clean(name)}")
     return cells
@@ -191,7 +164,7 @@ def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
     """Return the newest events that fit, the oldest of them first."""
     known: list[tuple[int, str]] = []
     for pause in view.pauses:
-        what = PAUSE_KINDS.get(pause.kind, "pause")
+        what = event_marks.pause_kind(pause.kind)
         # Each with its own length where they were measured one by one: the mean of two is the length of neither.
         lengths_s = pause.lengths_s or (pause.length_s,) * len(pause.steps)
         timed = tuple(zip(pause.steps, lengths_s, strict=False))[-NUM_EVENTS:]

@@ -29,28 +29,17 @@ from tuiadvisor.text.line import (
 )
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.contract.page import Page, opening
+from tuiadvisor.tui.draw import event_marks
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.event import ALERT, Event
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
+    from tuiadvisor.views.event import Alert
 
 MARGIN: Final = 1
 MAX_ALERTS: Final = 500
-# Glyphs double the colours.
-LOOKS: Final = {
-    "onset": ("▲", "mark"),
-    "resolved": ("✓", "good"),
-    "no step": ("n", "warn"),
-    "stalled": ("■", "bad"),
-    "died": ("x", "bad"),
-    "restart": ("+", "warn"),
-    "alert": ("!", "bad"),
-    "capture": ("*", "accent"),
-    "detail": ("d", "accent"),
-    "change": ("~", "accent"),
-}
 WIDEST: Final = 12  # of time, step, ranks and kind: as wide as what stands there, the rest is the sentence's
 BETWEEN: Final = 6  # blanks and the glyph between these and the sentence
 LOWEST_WITH_WHOLE: Final = 12  # rows of the page
@@ -74,10 +63,11 @@ class EventsPage(Page):
     name = "events"
     title = "Events"
     about = (
-        "What has happened, newest first: findings that began (▲) or are over (✓), stalls, checkpoints and other "
-        "pauses, ranks that died (x), restarts, captures (*), detail that was asked for (d), and what rang (!). “by” "
-        "a step: seen there, it happened there or before. A time is that of the step's end, unknown where that step "
-        "is no longer held."
+        "What has happened, newest first, marked as on the ribbon: findings that began (▲) or are over (✓), stalls "
+        "(■), no step seen (n), checkpoints (C), evaluations (E) and other pauses (P), new levels of a step (~), "
+        "ranks that died (x), restarts (+), captures (*), detail that was asked for (d), bookmarks (b), alerts (!). "
+        "“by” a step: seen there, it happened there or before. A time is that of the step's end, unknown where "
+        "that step is no longer held."
     )
     commands: ClassVar = (
         opening("events", "E", "Events", "what has happened, step by step; enter goes there"),
@@ -93,10 +83,10 @@ class EventsPage(Page):
         self._alerts: deque[tuple[str, Event]] = deque(maxlen=MAX_ALERTS)
         self._shown: dict[str, Event] = {}
 
-    def take_alert(self, when: str, text: str, state: FeedState) -> None:
+    def take_alert(self, when: str, alert: Alert, state: FeedState) -> None:
         """Keep what rang."""
         step = state.view.last_step if state.view is not None else None
-        self._alerts.append((when, Event(ALERT, step, (), text)))
+        self._alerts.append((when, Event(ALERT, step, alert.ranks, alert.words)))
 
     def called(self, name: str) -> Event | None:
         """The event of a row."""
@@ -217,14 +207,14 @@ def _head(columns: tuple[int, int, int, int], width: int) -> Line:
 
 
 def _row(when: str, event: Event, columns: tuple[int, int, int, int], width: int) -> Line:
-    glyph, role = LOOKS.get(event.kind, ("·", "phase:checkpoint"))
+    glyph, role = event_marks.cell(event.kind)
     when_width, step_width, ranks_width, kind_width = columns
     drawn = line(
         (fit(when, when_width) + " ", "dim"),
         (fit(_step(event), step_width, "right") + " ", "text"),
         (fit(_ranks(event), ranks_width) + " ", "strong"),
-        (f"{glyph} ", role if glyph != "·" else "dim"),
-        (fit(event.kind, kind_width) + " ", role if glyph != "·" else "dim"),
+        (f"{glyph} ", role),
+        (fit(event.kind, kind_width) + " ", role),
         (clean(event.words), "text"),
         target=("event", _name(event)),
     )
