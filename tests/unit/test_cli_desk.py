@@ -39,7 +39,7 @@ from tuiadvisor.tui.contract.desk import (
 from tuiadvisor.tui.contract.feed import End, Pause, SeekStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tuiadvisor.views.run_list import RunEntry
 
@@ -346,6 +346,32 @@ def test_sizes_beside_the_run_are_read_and_what_is_stated_changes_the_picture(fo
         assert any("torn.tuirec" in note for note in picture.notes)
     finally:
         desk.stop()
+
+
+def test_what_is_said_of_reading_is_what_has_been_worked_through(folder: Path) -> None:
+    """A small file is read ahead at once: 100 % stood there while its frames were folded, and while it was judged."""
+    notes: list[str] = []
+
+    class Watched(Sizing):
+        def read(self, path: str, frames: Iterable[bytes]) -> None:
+            notes.extend(desk.desk().scaling_note for _ in frames)
+            notes.append(desk.desk().scaling_note)
+            super().read(path, iter(()))
+
+    desk = Desk(None, folder / "old", sizing=Watched(stated=Stated(Aim())))
+    desk.start()
+    try:
+        desk.command(Scale())
+        wait_until(lambda: desk.desk().scaling is not None and not desk.desk().scaling_note)
+    finally:
+        desk.stop()
+    *reading, last = notes
+    shares = [int(note.removeprefix("reading after.tuirec: ").removesuffix(" %")) for note in reading]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert len(set(shares)) >= 3
+    assert shares[-1] < 100
+    assert last == "after.tuirec is read: working out what it shows …"
 
 
 def test_a_table_on_the_screen_follows_what_is_typed(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Ways:
     shown: Callable[[], FeedState]
     change: Callable[..., None]
     say: Callable[[str], None]
-    frames: Callable[[str, str, Callable[[str], None]], Iterator[bytes]]
+    frames: Callable[[str, Callable[[str], None]], Iterator[bytes]]
 
 
 class BeforeAfter:
@@ -78,7 +78,7 @@ class BeforeAfter:
         sides = []
         for path in (before, after):
             note = _say_nothing if is_silent else self._note
-            frames = self._frames(path, f"reading {Path(path).name}", note)
+            frames = self._frames(path, note)
             try:
                 sides.append(measure(path, frames))
             except TuiadvisorError as error:

@@ -328,7 +328,7 @@ class Desk:
     def _whole(self, path: str) -> RunView:
         from tuiadvisor.advisor.fold import diagnose  # noqa: PLC0415
 
-        return diagnose(self._frames(path, f"reading {Path(path).name}", self._note_job))
+        return diagnose(self._frames(path, self._note_job))
 
     def _note_job(self, text: str) -> None:
         self._change(job_note=text)
@@ -374,9 +374,7 @@ class Desk:
         try:
             conductor = GuidedAdvice(path, file, self.others, self._intent, live_path=self.live_path)
             if path:
-                conductor.read(
-                    lambda each: self._frames(each, f"reading {Path(each).name}", self._note_session)
-                )
+                conductor.read(lambda each: self._frames(each, self._note_session))
         except TuiadvisorError as error:
             self._change(session_note=str(error))
             raise
@@ -417,8 +415,10 @@ class Desk:
             return
         path = sizing.next_waiting()
         if path is not None:
-            doing = f"reading {Path(path).name}, {text_of.count(sizing.num_waiting(), 'recording')} left"
-            sizing.read(path, self._frames(path, doing, self._note_scaling))
+            more = f", {text_of.count(sizing.num_waiting() - 1, 'more recording')} to read"
+            sizing.read(
+                path, self._frames(path, self._note_scaling, more if sizing.num_waiting() > 1 else "")
+            )
             self._commands.put(ReadSizes())
         self._show_scaling(sizing)
 
@@ -453,7 +453,7 @@ class Desk:
             self._slices = None
             self._change(timeline=None, timeline_note="reading …")
             try:
-                frames = self._frames(path, f"reading {Path(path).name}", self._note_timeline)
+                frames = self._frames(path, self._note_timeline)
                 self._slices = (path, SlicesRead(frames))
             except TuiadvisorError as error:
                 self._change(timeline_note=str(error))
@@ -470,16 +470,26 @@ class Desk:
     def _note_session(self, text: str) -> None:
         self._change(session_note=text)
 
-    def _frames(self, path: str, doing: str, note: Callable[[str], None]) -> Iterator[bytes]:
-        """Frames of a recording, with progress on the screen."""
+    def _frames(self, path: str, note: Callable[[str], None], more: str = "") -> Iterator[bytes]:
+        """Frames of a recording; the screen says what share of it has been worked through, and what comes then.
+
+        more: what else is to be read.
+        """
+        name = Path(path).name
+        told = ""
         with RecordingReader(path) as reader:
             while taken := reader.take():
-                if self._stopped.is_set():
-                    return
-                share = 100 * reader.position // max(reader.num_bytes, 1)
-                note(f"{doing}: {share} %")
+                num_bytes = max(reader.num_bytes, 1)
                 for located in taken:
+                    if self._stopped.is_set():
+                        return
+                    # Where it is, not what was read ahead: the work is done as each frame is taken.
+                    doing = f"reading {name}{more}: {100 * located.offset // num_bytes} %"
+                    if doing != told:
+                        told = doing
+                        note(doing)
                     yield located.data
+        note(f"{name} is read{more}: working out what it shows …")
 
     # --- state
 
