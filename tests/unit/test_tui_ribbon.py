@@ -21,28 +21,51 @@ def live() -> Keyboard:
     return Keyboard(views.live(views.straggler()))
 
 
-def test_the_whole_run_stands_on_every_screen_of_it_and_goes_with_its_key(live: Keyboard) -> None:
-    """On 80x24 two rows; none on screens of no run, nor above a text that lies over a screen."""
-    before = live.draw()
-    for key in ("1", "2", "3", "4", "W"):
-        has_it = live.press(key).splitlines()[1].startswith(" run  ")
-        assert has_it == live.place.page.is_screen
-    assert " run  " not in live.press("8").splitlines()[1]
-    assert " run  " not in live.press("1", "H")
+@pytest.mark.parametrize("key", [*"1234567", "d", "W", "E", "K", "Z", "F", "?"])
+def test_the_whole_run_stands_on_every_screen_of_it_and_goes_with_its_key(live: Keyboard, key: str) -> None:
+    """On 80x24 two rows above figures of the run, one above texts, lists and answers; 5 to 7, d and E had none."""
+    before = live.press(key)
+    chart, below = before.splitlines()[1:3]
+    assert chart.startswith(" run ")
+    assert set("▁▂▃▄▅▆▇█") & set(chart)
+    is_in_one = "═" not in below
+    assert is_in_one == (key not in "1234W")
+    assert ("▲" in chart) == is_in_one
+    assert ("[" in chart) == (is_in_one and live.place.page.of_run)
+    assert " run  " not in live.press("H")
     assert live.press("H") == before
+
+
+@pytest.mark.parametrize("key", ["0", "8"])
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_lists_of_many_runs_have_none(live: Keyboard, key: str, size: tuple[int, int]) -> None:
+    """Each row has the trend of its own run."""
+    live.press(key)
+    assert not any(row.text.startswith(" run ") for row in live.place.rows(*size))
 
 
 @pytest.mark.parametrize("key", ["5", "6", "7"])
 def test_a_tall_screen_has_it_above_what_speaks_of_the_run_as_a_whole(live: Keyboard, key: str) -> None:
-    """Without brackets: those screens judge other steps than the window; lists of many runs have none."""
+    """Without brackets: those screens judge other steps than the window."""
     live.press(key)
     drawn = [row.text for row in live.place.rows(160, 45)]
     assert drawn[1].startswith(" run ")
     assert "[" not in drawn[2]
     assert "▲" in drawn[2]
-    assert not any(row.text.startswith(" run ") for row in live.place.rows(80, 24))
-    live.press("8")
-    assert not any(row.text.startswith(" run ") for row in live.place.rows(160, 45))
+
+
+def test_in_one_row_marks_stand_in_the_chart_and_the_rest_of_it_stays(live: Keyboard) -> None:
+    """Cell by cell as in two rows: the mark where there is one, else the step."""
+    state = live.place.state
+    assert state.view is not None
+    chart, marks = (
+        row.text for row in ribbon.rows(state.view, 80, num_rows=ribbon.WITH_MARKS, with_brackets=False)
+    )
+    (only,) = ribbon.rows(state.view, 80, num_rows=ribbon.ALL_IN_ONE, with_brackets=False)
+    for column in range(ribbon.HEAD, 80 - ribbon.TAIL):
+        assert only.text[column] in {chart[column], marks[column]}
+    assert only.text[80 - ribbon.TAIL :] == chart[80 - ribbon.TAIL :]
+    assert only.text.count("▲") == marks.count("▲") > 0
 
 
 def test_what_the_view_no_longer_holds_stays_on_it() -> None:
@@ -134,11 +157,16 @@ def test_it_marks_findings_pauses_and_the_steps_of_the_figures(width: int) -> No
 def test_where_events_have_no_row_each_mark_has_its_name(width: int) -> None:
     """Beside its arrow, as far as nothing else stands there; the brackets stay."""
     view = views.straggler()
-    plain, named = ribbon.rows(view, width)[1].text, ribbon.rows(view, width, with_events=False)[1].text
+    plain, named = (
+        ribbon.rows(view, width)[1].text,
+        ribbon.rows(view, width, num_rows=ribbon.WITH_MARKS)[1].text,
+    )
     assert "222 rank 2 late" in named
     assert [plain.index(each) for each in "▲[]"] == [named.index(each) for each in "▲[]"]
     close = tuple((step, "rank 2 late") for step in range(200, 224, 4))
-    crowded = ribbon.rows(replace(view, trend=replace(view.trend, marks=close)), width, with_events=False)
+    crowded = ribbon.rows(
+        replace(view, trend=replace(view.trend, marks=close)), width, num_rows=ribbon.WITH_MARKS
+    )
     assert crowded[1].text.count("▲") >= 2
 
 

@@ -126,7 +126,7 @@ class Page:
     is_screen = False  # it has a number and replaces whatever is open; else it lies over it
     may_be_first = False  # it may be preferred as the first screen
     of_run = True  # shows the run that is open: its notices and replay keys belong here
-    about_run = False  # else: speaks of that run as a whole, so on a tall screen it stands above
+    about_run = False  # else: speaks of that run as a whole, so it stands above
     says_verdict = False  # the decision stands at its top, so no banner has to repeat it
     wants_jobs = False  # shows what runs, so the list is kept up to date while it is on top
     tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that

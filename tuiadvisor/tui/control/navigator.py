@@ -142,19 +142,19 @@ class Navigator:
         ]
         bar = frame.replay_bar(self.state, width)
         self.ribbon_row = len(top)
-        is_tall = height >= ribbon.TALL or self.state.stretch is not None
-        has_room = height >= ribbon.TALL or (
-            self.page.of_run
-            and (is_tall or (self.page.is_screen and height >= ribbon.LOWEST))  # texts need the rows
+        shows_run = self.shows_ribbon and (self.page.of_run or self.page.about_run)
+        num_rows = ribbon.num_rows_for(
+            height,
+            is_screen=self.page.of_run and self.page.is_screen,
+            has_stretch=self.page.of_run and self.state.stretch is not None,
         )
-        shows_run = self.page.of_run or self.page.about_run
-        if self.shows_ribbon and has_room and shows_run and self.state.view is not None:
+        if shows_run and num_rows and self.state.view is not None:
             top += ribbon.rows(
                 self.state.view,
                 width,
                 self.state.stretch,
                 events=self.state.events,
-                with_events=is_tall,
+                num_rows=num_rows,
                 with_brackets=self.page.of_run,
             )
         self.body_row = len(top)

@@ -1,6 +1,6 @@
 """The whole run above a page: step time compressed to the width, what happened, and the steps that the figures are of.
 
-In: RunView, Events.  Out: two or three rows; the step under a column.
+In: RunView, Events.  Out: one to three rows; the step under a column.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOWEST: Final = 20  # rows of a screen from which there is room for it
 TALL: Final = 30  # rows of a screen from which its events have a row of their own
+# Rows of it: marks in the chart itself, marks below the chart, and the last events in words.
+ALL_IN_ONE, WITH_MARKS, WITH_EVENTS = 1, 2, 3
 HEAD: Final = 8  # columns before it: what it is, the first step
 TAIL: Final = 10  # columns behind it: the newest step and its time
 NAMED: Final = {
@@ -34,6 +36,7 @@ NAMED: Final = {
 }  # the others by their words
 NUM_EVENTS: Final = 12
 SAME_STEPS: Final = 8
+EMPTY: Final[Span] = (" ", "text")
 
 
 def rows(
@@ -42,13 +45,14 @@ def rows(
     stretch: StretchState | None = None,
     *,
     events: Sequence[Event] = (),
-    with_events: bool = True,
+    num_rows: int = WITH_EVENTS,
     with_brackets: bool = True,
 ) -> list[Line]:
     """Return step time, marks and brackets, the last events; nothing before the first step.
 
     stretch: that the figures are of, with the run's own trend; None: the steps that the view used. events: of the whole
-    run, for a view knows what happened in the steps it held alone. with_brackets: the figures below are of those steps.
+    run, for a view knows what happened in the steps it held alone. num_rows: as `num_rows_for` says. with_brackets: the
+    figures below are of those steps.
     """
     trend = stretch.run if stretch is not None else view.trend
     room = width - HEAD - TAIL
@@ -57,25 +61,64 @@ def rows(
     values = _scale(view, trend, width).columns(trend.step_s)
     chart = bars.column_chart(values, len(values), 1, text_of.readable_top(trend.step_s))[0]
     newest = next((value for value in reversed(trend.step_s) if value is not None), None)
-    head: Span = (fit(" run", HEAD), "dim")
     tail: Span = (fit(text_of.seconds(newest), TAIL - 1, "right"), "dim")
     gap: Span = (" " * (room - length(chart)), "text")
     # Where ranks were met in different steps the first one may stand before the count of all.
-    first: Span = (fit(f" {max(trend.first_step, 0):,}", HEAD), "dim")
+    first = f"{max(trend.first_step, 0):,}"
+    seen = [each for each in events if event_marks.on_ribbon(each.kind) and _is_within(each.step, trend)]
+    used = _used(view, stretch) if with_brackets else None
+    if num_rows == ALL_IN_ONE:
+        name = f" run {first}"
+        head: Span = (fit(name if len(name) < HEAD else f" {first}", HEAD), "dim")
+        over = _marks(view, trend, width, seen, used, is_over_chart=True, named=False)
+        drawn = _cells(Line((*chart.spans, gap)))
+        marked = [above if mark == EMPTY else mark for above, mark in zip(drawn, over, strict=True)]
+        return [crop(Line((head, *_joined(marked), tail)), width)]
     # As the header: of a stall the step that the ranks are in, which may not have been told yet.
     at = view.stall.step if view.stall is not None and view.stall.step is not None else view.last_step
     last: Span = (fit(text_of.count(at), TAIL - 1, "right"), "dim")
-    seen = [each for each in events if event_marks.on_ribbon(each.kind) and _is_within(each.step, trend)]
-    used = _used(view, stretch) if with_brackets else None
-    marks = _marks(view, trend, width, seen, used, named=not with_events)
-    drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *marks, last))]
-    return [*(crop(each, width) for each in drawn), *([_events(view, width, seen)] if with_events else [])]
+    has_words = num_rows == WITH_EVENTS
+    marks = _marks(view, trend, width, seen, used, is_over_chart=False, named=not has_words)
+    rows = [
+        Line(((fit(" run", HEAD), "dim"), *chart.spans, gap, tail)),
+        Line(((fit(f" {first}", HEAD), "dim"), *marks, last)),
+    ]
+    return [*(crop(each, width) for each in rows), *([_events(view, width, seen)] if has_words else [])]
+
+
+def num_rows_for(height: int, *, is_screen: bool, has_stretch: bool) -> int:
+    """Return how many rows there are for it above a page, 0 to 3.
+
+    height: rows of the screen. is_screen: of the run's figures; other pages are texts and lists, and keep all rows but
+    one on a low screen. has_stretch: the figures are of steps that were chosen.
+    """
+    if height >= TALL or has_stretch:
+        return WITH_EVENTS
+    if height < LOWEST:
+        return 0
+    return WITH_MARKS if is_screen else ALL_IN_ONE
 
 
 def step_at(view: RunView, trend: Trend, column: int, width: int) -> int | None:
     """Return the step under a column of the screen. trend: that the ribbon shows."""
     bucket = _scale(view, trend, width).value_at(column - HEAD)
     return None if bucket is None else trend.first_step + bucket * trend.steps_per_bucket
+
+
+def _cells(row: Line) -> list[Span]:
+    """Return a row cell by cell; its characters are one cell wide."""
+    return [(each, role) for text, role in row.spans for each in text]
+
+
+def _joined(cells: Sequence[Span]) -> list[Span]:
+    """Return the same cells with neighbours of one colour in one span."""
+    spans: list[Span] = []
+    for text, role in cells:
+        if spans and spans[-1][1] == role:
+            spans[-1] = (spans[-1][0] + text, role)
+        else:
+            spans.append((text, role))
+    return spans
 
 
 def _scale(view: RunView, trend: Trend, width: int) -> bars.RibbonScale:
@@ -102,18 +145,23 @@ def _marks(
     events: Sequence[Event],
     used: tuple[int, int] | None,
     *,
+    is_over_chart: bool,
     named: bool,
 ) -> list[Span]:
-    """Return what happened where; named: also what each mark is, where there is room for it."""
+    """Return what happened where; named: also what each mark is, where there is room for it.
+
+    is_over_chart: what lies between brackets stays free, for the steps are drawn there.
+    """
     scale = _scale(view, trend, width)
-    cells: list[Span] = [(" ", "text")] * scale.width
+    cells: list[Span] = [EMPTY] * scale.width
 
     def column(step: int) -> int:
         return scale.column_of(max(step - trend.first_step, 0) // max(trend.steps_per_bucket, 1))
 
     if used is not None:
         start, end = column(used[0]), column(used[1])
-        cells[start : end + 1] = [("═", "accent")] * (end + 1 - start)
+        if not is_over_chart:
+            cells[start : end + 1] = [("═", "accent")] * (end + 1 - start)
         cells[start], cells[end] = ("[", "accent"), ("]", "accent")
     paused = [(event_marks.pause_kind(pause.kind), step) for pause in view.pauses for step in pause.steps]
     told = [*paused, *((each.kind, each.step or 0) for each in events)]

@@ -152,7 +152,7 @@ class DialoguePage(Page):
             left = room * 55 // 100
             body = beside(self._asked(found, left), left, _causes(found.causes, room - left - 3), 3)
         else:
-            body = [*self._asked(found, room), BLANK, *_causes(found.causes, room)]
+            body = [*self._asked(found, room), *_causes(found.causes, room)]
         if held is not None and held.judged:
             foot += [line((text, "dim")) for text in wrap(f"judged: {held.judged}", room)]
         rows = [*body, BLANK, *foot]
