@@ -24,10 +24,12 @@ from tuiadvisor.events import STEP_NAMES, StepFlag
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.text.line import length
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
+from tuiadvisor.tui.pages.around import around
 from tuiadvisor.views.event import GONE_S, SETTLE_S, Captured, Event, StepTimes
-from tuiadvisor.views.run_view import PastFinding
+from tuiadvisor.views.run_view import PastFinding, Trend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -647,3 +649,66 @@ def test_the_last_picture_of_a_recording_tells_what_is_over_if_steps_went_on(
     log.end(last)
     assert is_over == bool(log.past(last))
     assert is_over == ("resolved" in {event.kind for event in log.events})
+
+
+def tall(keyboard: Keyboard) -> list[str]:
+    """The screen at 160x45."""
+    return [row.text for row in keyboard.place.rows(160, 45)]
+
+
+def test_what_the_list_leaves_free_shows_the_steps_of_the_event() -> None:
+    """The jump that it speaks of, its mark below it; a list that fills the screen has all rows."""
+    keyboard = Keyboard(views.with_events())
+    keyboard.press("E")
+    shown = tall(keyboard)
+    chart = next(place for place, row in enumerate(shown) if "step time around it" in row)
+    assert set("▁▂▃▄▅▆▇█") & set(shown[chart + 6])
+    marks = shown[-2]
+    keyboard.press(*["down"] * 7)  # the onset at 222
+    moved = tall(keyboard)
+    assert "▲ onset · step 222" in moved[-2]
+    assert moved[-2] != marks
+    assert len(moved) == 45
+    assert not any("around it" in row.text for row in keyboard.place.rows(80, 18))
+
+
+def test_the_chart_around_an_event_moves_nothing_as_steps_come() -> None:
+    """Each cell of it that changes goes over the wire: what comes takes the place that is free for it."""
+    event = Event("onset", 90, (2,), "late")
+    steps = tuple(0.02 if place < 90 else 0.03 for place in range(118))
+    trend = Trend(0, 1, steps, (), ())
+    before, after = (
+        around(replace(trend, step_s=steps[:num]), event, (event,), 158, 12, is_over=False)
+        for num in (105, 118)
+    )
+    for old, new in zip(before[1:-2], after[1:-2], strict=True):
+        assert new.text.startswith(old.text.rstrip())
+    whole = around(trend, event, (event,), 158, 12, is_over=True)
+    assert all(length(row) == 158 for row in whole[1:-2])
+
+
+def test_the_selected_beginning_has_its_finding_and_what_to_do_first() -> None:
+    """Its title alone stood there, above twenty empty rows."""
+    found = views.straggler().findings[0]
+    event = Event("onset", 222, found.ranks, found.title, 1_700_000_000.0)
+    keyboard = Keyboard(replace(views.with_events(), events=(event,)))
+    keyboard.press("E")
+    shown = "\n".join(tall(keyboard))
+    assert found.message[:60] in shown
+    assert found.actions[0].text[:60] in shown
+    assert "what was found" not in keyboard.draw()
+
+
+def test_the_self_test_does_not_tell_what_it_asks() -> None:
+    """The banner above its first question, "which rank holds the others up?", named it; so did the ribbon."""
+    keyboard = Keyboard(views.live(views.healthy()))
+    late = views.straggler()
+    late = replace(late, findings=tuple(replace(each, severity="critical") for each in late.findings))
+    keyboard.place.take_state(views.live(late))
+    assert "CRITICAL" in keyboard.press("2")
+    asked = keyboard.press("T")
+    assert "question 1 of" in asked
+    assert "CRITICAL" not in asked
+    assert not any(row.text.startswith((" run ", " events ")) for row in keyboard.place.rows(160, 45))
+    keyboard.place.take_state(views.live(views.stalled()))
+    assert "STALLED" in keyboard.draw()

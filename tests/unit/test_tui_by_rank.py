@@ -11,6 +11,7 @@ from test_tui_navigator import Keyboard
 
 from tuiadvisor.text.line import length
 from tuiadvisor.tui.pages import by_rank
+from tuiadvisor.views.devices import RankDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +19,19 @@ if TYPE_CHECKING:
     from tuiadvisor.text.line import Line
     from tuiadvisor.views.run_view import RunView
 
-BLOCKS = (by_rank.chain_of_ranks, by_rank.waits_of_ranks, by_rank.links_over_steps)
+BLOCKS = (
+    by_rank.chain_of_ranks,
+    by_rank.devices_of_ranks,
+    by_rank.waits_of_ranks,
+    by_rank.links_over_steps,
+)
 
 
 def with_comm(view: RunView) -> RunView:
     """Also the exposed communication of each step."""
     made = views.with_values(view)
+    told = tuple(RankDevice(row.rank, 0.49, 0.1, 0.2, 0.99, 1980.0, 438.0, 0.0) for row in view.ranks)
+    made = replace(made, rank_devices=told)
     return replace(made, step_maps=(*made.step_maps, replace(made.step_maps[0], phase="comm_exposed")))
 
 
@@ -47,9 +55,10 @@ def test_no_more_is_drawn_than_there_is_room_for(
 def test_whom_the_verdict_names_is_among_the_ranks_that_have_room() -> None:
     """Of 1,024 there are a few rows; how many are left out is said."""
     named = next(row.rank for row in MANY.ranks if row.is_culprit)
-    for block in (by_rank.chain_of_ranks, by_rank.waits_of_ranks):
+    for block in (by_rank.chain_of_ranks, by_rank.waits_of_ranks, by_rank.devices_of_ranks):
         drawn = block(MANY, 158, 9)
         shown = {row.target[1] for row in drawn if row.target}
+        shown = shown or {first for row in drawn if (first := row.text.split()[0]).isdecimal()}
         assert str(named) in shown
         assert f"and {1024 - len(shown):,} more ranks" in drawn[-1].text
 
@@ -92,3 +101,30 @@ def test_of_a_recording_nothing_is_said_to_be_asked_of_its_ranks() -> None:
         shown = "\n".join(row.text for row in keyboard.place.rows(160, 45))
         assert is_live == ("press D" in shown)
         assert "tuiadvisor import kineto DIR" in shown
+
+
+@pytest.mark.parametrize("view", [FEW, with_comm(views.healthy())])
+def test_below_few_ranks_stand_one_of_them_the_phases_and_the_devices_of_all(view: RunView) -> None:
+    """Two thirds of screen 2 were empty where nobody was late, a third where one was."""
+    keyboard = Keyboard(views.live(view))
+    keyboard.press("2")
+    tall = "\n".join(row.text for row in keyboard.place.rows(160, 58))
+    assert "where its step goes" in tall
+    assert "the phases of each rank" in tall
+    assert "the device of each rank" in tall
+    assert "438 W" in tall
+    keyboard.press("M")
+    assert "the phases of each rank" not in "\n".join(row.text for row in keyboard.place.rows(160, 58))
+
+
+def test_without_kernels_stands_what_was_seen_of_the_devices() -> None:
+    """K said where kernels come from, in two of 45 rows; of a trace it has its kernels."""
+    keyboard = Keyboard(views.live(FEW))
+    keyboard.press("K")
+    tall = "\n".join(row.text for row in keyboard.place.rows(160, 45))
+    assert "No kernels" in tall
+    assert "the phases of each rank" in tall
+    assert "the device of each rank" in tall
+    traced = Keyboard(views.live(views.traced()))
+    traced.press("K")
+    assert "the phases of each rank" not in "\n".join(row.text for row in traced.place.rows(160, 45))

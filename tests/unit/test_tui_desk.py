@@ -25,6 +25,7 @@ from tuiadvisor.tui.contract.desk import (
 )
 from tuiadvisor.tui.control.app import Screens
 from tuiadvisor.tui.pages.runs import Runs
+from tuiadvisor.views.prospect import Prospect
 
 STATES = {
     "runs": (desks.desk(), ("8", "down", "m")),
@@ -304,6 +305,23 @@ def test_scaling_without_curves_says_why_and_what_next() -> None:
         (desks.desk(scaling=desks.unsized()), "record this training at a second size"),
     ):
         assert part in " ".join(Keyboard(views.live(views.straggler()), desk=state).press("6").split())
+
+
+def test_scaling_without_curves_shows_what_one_run_tells() -> None:
+    """Two thirds of a tall screen were empty: its figures, and a step if one thing were changed."""
+    prospect = Prospect(
+        "rank 2 fixed", 0.0286, 0.0208, 0.02, 0.022, at_best=False, basis="what-if", share=0.73
+    )
+    view = replace(views.straggler(), prospects=(prospect,))
+    keyboard = Keyboard(views.live(view), desk=desks.desk(scaling=desks.unsized()))
+    keyboard.press("6")
+    tall = "\n".join(row.text for row in keyboard.place.rows(160, 45))
+    assert "this run as it is now" in tall
+    assert "rank 2 fixed" in tall
+    assert "this run as it is now" not in keyboard.draw()
+    sized = Keyboard(views.live(view), desk=desks.desk(scaling=desks.sized()))
+    sized.press("6")
+    assert "as it is now" not in "\n".join(row.text for row in sized.place.rows(160, 45))
 
 
 @pytest.mark.slow

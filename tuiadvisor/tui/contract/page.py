@@ -128,6 +128,7 @@ class Page:
     of_run = True  # shows the run that is open: its notices and replay keys belong here
     about_run = False  # else: speaks of that run as a whole, so it stands above
     says_verdict = False  # the decision stands at its top, so no banner has to repeat it
+    tells_findings = True  # a finding that opens has its banner above; a stall always has
     wants_jobs = False  # shows what runs, so the list is kept up to date while it is on top
     tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
     filter_hint = ""  # what may be typed into its filter; "" for a page that is no list

@@ -88,8 +88,13 @@ class Alerts:
             return False
         return self.rules.is_quiet_at(self.minute())
 
-    def rows(self, state: FeedState, width: int, *, has_verdict: bool = False) -> list[Line]:
-        """Return the banner, or nothing. has_verdict: the page says the finding of the verdict itself."""
+    def rows(
+        self, state: FeedState, width: int, *, has_verdict: bool = False, tells_findings: bool = True
+    ) -> list[Line]:
+        """Return the banner, or nothing. has_verdict: the page says the finding of the verdict itself.
+
+        tells_findings: else a stall alone has one.
+        """
         view = state.view
         if view is None or _is_past(state) or view.ended:
             return []
@@ -99,7 +104,7 @@ class Alerts:
             if does.startswith(STACKS) and state.mode == "live" and state.replay is None:
                 does = f"C shows where each rank stands, as does {does}"
             return _banner(head, stall_words(view), does, view.stall.where, width)
-        if state.mode != "live" or state.replay is not None:
+        if state.mode != "live" or state.replay is not None or not tells_findings:
             return []
         now = self.clock()
         fresh = (

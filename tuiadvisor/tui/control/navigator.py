@@ -137,7 +137,12 @@ class Navigator:
         notice += frame.lost(self.state, width, height) if self.page.tells_losses else []
         top = [
             frame.header(self.state, width, self.page.headline(self.state), self._tabs()),
-            *self.alerts.rows(self.state, width, has_verdict=self.page.says_verdict),
+            *self.alerts.rows(
+                self.state,
+                width,
+                has_verdict=self.page.says_verdict,
+                tells_findings=self.page.tells_findings,
+            ),
             *notice,
         ]
         bar = frame.replay_bar(self.state, width)

@@ -5,6 +5,7 @@ In: RunView, Events.  Out: one to three rows; the step under a column.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -65,7 +66,8 @@ def rows(
     gap: Span = (" " * (room - length(chart)), "text")
     # Where ranks were met in different steps the first one may stand before the count of all.
     first = f"{max(trend.first_step, 0):,}"
-    seen = [each for each in events if event_marks.on_ribbon(each.kind) and _is_within(each.step, trend)]
+    told = (_within(each, trend) for each in events if event_marks.on_ribbon(each.kind))
+    seen = [each for each in told if each is not None]
     used = _used(view, stretch) if with_brackets else None
     if num_rows == ALL_IN_ONE:
         name = f" run {first}"
@@ -125,9 +127,17 @@ def _scale(view: RunView, trend: Trend, width: int) -> bars.RibbonScale:
     return bars.RibbonScale(len(trend.step_s), max(width - HEAD - TAIL, 1), is_full=bool(view.ended))
 
 
-def _is_within(step: int | None, trend: Trend) -> bool:
+def _within(event: Event, trend: Trend) -> Event | None:
+    """Return the event where its step is drawn; None where it is not.
+
+    What had begun by a step before the first one that is drawn, as of a device's clock, had begun by that one, too.
+    """
     end = trend.first_step + len(trend.step_s) * max(trend.steps_per_bucket, 1)
-    return step is not None and trend.first_step <= step <= end
+    if event.step is None or event.step > end:
+        return None
+    if event.step >= trend.first_step:
+        return event
+    return replace(event, step=trend.first_step) if event.by_then and event.kind == ONSET else None
 
 
 def _used(view: RunView, stretch: StretchState | None) -> tuple[int, int] | None:

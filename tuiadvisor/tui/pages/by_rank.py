@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import Line, crop, fit, line, rule
+from tuiadvisor.text.line import Cell, Line, crop, fit, line, row, rule
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.rank_map import StepHeat, said
 from tuiadvisor.views.shown_ranks import standing_out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.views.devices import RankDevice
     from tuiadvisor.views.run_view import RankRow, RunView
     from tuiadvisor.views.step_map import StepMap
 
@@ -30,8 +33,10 @@ WIDEST_PHASE: Final = 17  # of a column a phase: figures further apart are not s
 COMM: Final = "comm_exposed"
 
 
-def chain_of_ranks(view: RunView, width: int, rows: int) -> list[Line]:
-    """Return a row a rank: how long each link of the chain takes there, coloured by how much longer than on peers."""
+def phases_of_ranks(
+    view: RunView, width: int, rows: int, title: str = "the phases of each rank"
+) -> list[Line]:
+    """Return a row a rank: how long each phase takes there, coloured by how much longer than on its peers."""
     if not _has_room(view, rows):
         return []
     columns = _columns(view, width, ("step", "caused"))
@@ -39,9 +44,14 @@ def chain_of_ranks(view: RunView, width: int, rows: int) -> list[Line]:
     columns = replace(columns, phases=True, heat=min(columns.heat, most))
     about = "colour: how much longer than on its peers"
     clock = sections.clock(view)
-    head = rule("the chain on each rank", width, f"{clock} · {about}" if clock else about)
+    head = rule(title, width, f"{clock} · {about}" if clock else about)
     drawn = [head, rank_row.header(columns, ""), *_ranks(view, columns, 0, rows - HEAD_ROWS)]
     return [crop(each, width) for each in drawn]
+
+
+def chain_of_ranks(view: RunView, width: int, rows: int) -> list[Line]:
+    """Return the same, called as below the chain of a step."""
+    return phases_of_ranks(view, width, rows, "the chain on each rank")
 
 
 def waits_of_ranks(view: RunView, width: int, rows: int) -> list[Line]:
@@ -88,6 +98,57 @@ def links_over_steps(view: RunView, width: int, rows: int) -> list[Line]:
     return [crop(each, width) for each in drawn]
 
 
+def devices_of_ranks(view: RunView, width: int, rows: int) -> list[Line]:
+    """Return a row a rank: what its device's counters say, means over the recording; nothing where nobody told."""
+    columns = [(name, text) for name, text in COUNTERS if any(text(one) for one in view.rank_devices)]
+    if not columns or rows < HEAD_ROWS + LEAST_ROWS:
+        return []
+    is_shared = any((one.num_ranks or 1) > 1 for one in view.rank_devices)
+    note = "ranks share a device: counters are of all on it" if is_shared else "means over the recording"
+    heads = [Cell(name, COUNTER_WIDTH, "dim", "right") for name, _ in columns]
+    drawn = [
+        rule("the device of each rank", width, note),
+        row([Cell("rank", RANK_WIDTH, "dim", "right"), *heads]),
+    ]
+    room = rows - HEAD_ROWS
+    told = {one.rank: one for one in view.rank_devices}
+    shown = [each.rank for each in _first(view, room if len(told) <= room else room - 1) if each.rank in told]
+    for number in shown:
+        cells = [Cell(str(number), RANK_WIDTH, "text", "right")]
+        drawn.append(row([*cells, *(_counter(text(told[number])) for _, text in columns)]))
+    if more := len(told) - len(shown):
+        drawn.append(line((f"and {text_of.count(more, 'more rank')}", "dim")))
+    return [crop(each, width) for each in drawn]
+
+
+def _counter(text: str) -> Cell:
+    return Cell(text or text_of.UNKNOWN, COUNTER_WIDTH, "text" if text else "unknown", "right")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else text_of.share(value)
+
+
+def _held_back(one: RankDevice) -> str:
+    if one.throttle_s is None:
+        return ""
+    return text_of.seconds(one.throttle_s) if one.throttle_s else "never"
+
+
+COUNTER_WIDTH = 11
+RANK_WIDTH = 6
+# A counter's column: "" where it was not observed.
+COUNTERS: Final[tuple[tuple[str, Callable[[RankDevice], str]], ...]] = (
+    ("any kernel", lambda one: _share(one.utilization)),
+    ("SMs at work", lambda one: _share(one.sm_active)),
+    ("tensor", lambda one: _share(one.tensor_active)),
+    ("memory", lambda one: _share(one.dram_active)),
+    ("clock", lambda one: "" if one.clock_mhz is None else f"{one.clock_mhz:,.0f} MHz"),
+    ("power", lambda one: "" if one.power_w is None else f"{one.power_w:,.0f} W"),
+    ("held back", _held_back),
+)
+
+
 def _has_room(view: RunView, rows: int) -> bool:
     return rows >= HEAD_ROWS + LEAST_ROWS and any(any(row.seconds.values()) for row in view.ranks)
 
@@ -118,10 +179,10 @@ def _first(view: RunView, most: int) -> list[RankRow]:
     if len(view.ranks) <= most:
         return list(view.ranks)
     chosen = {row.rank for row in standing_out(view.ranks)[:most]}
-    for row in view.ranks:
+    for each in view.ranks:
         if len(chosen) >= most:
             break
-        chosen.add(row.rank)
+        chosen.add(each.rank)
     return [row for row in view.ranks if row.rank in chosen]
 
 

@@ -16,6 +16,7 @@ from tuiadvisor.tui.contract.desk import Compare, ListRuns, MarkBefore
 from tuiadvisor.tui.contract.page import Command, Page, only_on
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.as_it_is import as_it_is
 from tuiadvisor.tui.pages.details import bullet
 from tuiadvisor.tui.pages.runs import MOST_MARKS, Columns, Runs
 
@@ -38,9 +39,6 @@ WIDTH = 80
 GAP = 2
 MARGIN = 1
 WIDE = 116  # columns from which two blocks stand side by side
-VERDICT_ROWS, PHASE_ROWS = 3, 4
-LEAST_AS_IT_IS = 4 + VERDICT_ROWS + PHASE_ROWS  # rows
-LEAST_CHART_ROWS, MOST_CHART_ROWS = 6, 14
 MOST_BESIDE = 16  # newest recordings that are read to see which are of the same job
 OUTCOMES = {
     "improved": "▼ IMPROVED",
@@ -208,7 +206,7 @@ class ComparePage(Page):
             rows = [*self._marked(state, room), *_nothing(self.desk.comparison_note, room)]
             if not self.desk.comparison_note:
                 rows += self._same_job(state, room)
-                rows += _as_it_is(state.view, room, height - len(rows) - 1)
+                rows += as_it_is(state.view, room, height - len(rows) - 1)
         else:
             rows = [*_screen(comparison, room, worth, self._how_new(state)), *self._marked(state, room)]
         if comparison is not None and self.desk.comparison_note:
@@ -281,24 +279,6 @@ def _nothing(note: str, width: int) -> list[Line]:
         "on 8 Runs m marks any two, and c compares them. From the command line: tuiadvisor compare BEFORE AFTER --tui"
     )
     return [rule("compare", width), BLANK, *(line((text, "dim")) for text in wrap(said, width))]
-
-
-def _as_it_is(view: RunView | None, width: int, rows: int) -> list[Line]:
-    """Return the figures of the run that is shown, for a comparison later; nothing where they do not fit."""
-    if view is None or view.last_step is None or rows < LEAST_AS_IT_IS:
-        return []
-    drawn = [
-        BLANK,
-        rule("this run as it is now", width, *sections.windows(view)),
-        *sections.verdict(view, width, VERDICT_ROWS),
-        BLANK,
-        sections.step_figures(view, width),
-        *sections.phases(view, width, PHASE_ROWS),
-    ]
-    room = min(rows - len(drawn), MOST_CHART_ROWS)
-    if room > LEAST_CHART_ROWS:
-        drawn += [BLANK, rule("its step time", width), *sections.trend(view, width, room - 2)]
-    return drawn
 
 
 def _screen(comparison: Comparison, width: int, worth: str, how_new: str) -> list[Line]:

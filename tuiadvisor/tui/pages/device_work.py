@@ -12,6 +12,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages.by_rank import devices_of_ranks, phases_of_ranks
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class DeviceWorkPage(Page):
         if view.traced is not None:
             said = [line((each, "text")) for each in wrap(words.beside(view.traced), room)]
             rows = [*said, BLANK, *rows]
+        if found is None:  # what was seen of the devices without their kernels
+            for below in (phases_of_ranks, devices_of_ranks):
+                more = below(view, room, height - len(rows) - 1)
+                rows += [BLANK, *more] if more else []
         shown = [indent(crop(each, room), MARGIN) if each.spans else each for each in rows]
         return self.arranged(shown, width, height)
 

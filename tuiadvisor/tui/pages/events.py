@@ -30,13 +30,16 @@ from tuiadvisor.text.line import (
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import event_marks
+from tuiadvisor.tui.pages.around import LEAST_ROWS, MOST_ROWS, around
+from tuiadvisor.tui.pages.details import action
 from tuiadvisor.tui.pages.waiting import waiting
-from tuiadvisor.views.event import ALERT, Event
+from tuiadvisor.views.event import ALERT, ONSET, RESOLVED, Event
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.event import Alert
+    from tuiadvisor.views.run_view import RunView
 
 MARGIN: Final = 1
 MAX_ALERTS: Final = 500
@@ -115,10 +118,23 @@ class EventsPage(Page):
         if self.filter:
             found = f"filter “{self.filter}”: {len(chosen):,} of {found}"
         head = [rule("events", room, found), crop(_head(columns, room), room)]
+        # What the list leaves free shows the steps of the event: the jump that it speaks of.
+        spare = height - len(head) - len(below) - len(rows) - 1
+        if chosen and spare >= LEAST_ROWS:
+            event = self._selected(chosen)
+            trend = state.stretch.run if state.stretch is not None else state.view.trend
+            is_over, most = bool(state.view.ended), min(spare, MOST_ROWS)
+            steps = around(trend, event, state.events, room, most, is_over=is_over)
+            below = [*_what_to_do(state.view, event, room, spare - most), *steps, *below]
         left = height - len(head) - len(below)
         body = self.arranged([indent(each, MARGIN) for each in rows], width, left)
         body += [BLANK] * (left - len(body) if below else 0)
         return [*(indent(each, MARGIN) for each in head), *body, *(indent(each, MARGIN) for each in below)]
+
+    def _selected(self, chosen: list[tuple[str, Event]]) -> Event:
+        """Return the event of the cursor, else the newest."""
+        selected = self.cursor[1] if self.cursor is not None else ""
+        return next((each for _, each in chosen if _name(each) == selected), chosen[0][1])
 
     def _whole(self, chosen: list[tuple[str, Event]], in_row: int, width: int) -> list[Line]:
         """Return the whole sentence of the selected event, else of the newest; nothing where no row is cut.
@@ -127,8 +143,7 @@ class EventsPage(Page):
         """
         if all(cell_len(clean(event.words)) <= in_row for _, event in chosen):
             return []
-        selected = self.cursor[1] if self.cursor is not None else ""
-        event = next((each for _, each in chosen if _name(each) == selected), chosen[0][1])
+        event = self._selected(chosen)
         texts = [line((text, "text")) for text in wrap_within(event.words, width, WHOLE_ROWS)]
         # As many rows for each event: the list above must not jump with the cursor.
         most = max(len(wrap_within(each.words, width, WHOLE_ROWS)) for _, each in chosen)
@@ -145,6 +160,17 @@ class EventsPage(Page):
         if num_known:
             return f"no event has “{self.filter}”: press / and change it, esc clears it"
         return "Nothing has happened yet: no finding began, no pause, no stall and no capture was seen."
+
+
+def _what_to_do(view: RunView, event: Event, width: int, rows: int) -> list[Line]:
+    """Return what the finding of this event says and what to do first; nothing where that does not fit."""
+    known = [*view.findings, *(each.finding for each in view.past)]
+    found = next((each for each in known if (each.title, each.ranks) == (event.words, event.ranks)), None)
+    if found is None or event.kind not in (ONSET, RESOLVED):
+        return []
+    drawn = [rule("what was found", width), *(line((text, "text")) for text in wrap(found.message, width))]
+    drawn += action(1, found.actions[0], width) if found.actions and event.kind == ONSET else []
+    return [*drawn, BLANK] if len(drawn) < rows else []
 
 
 def passes(event: Event, wanted: str) -> bool:

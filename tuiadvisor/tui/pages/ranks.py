@@ -16,6 +16,7 @@ from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
+from tuiadvisor.tui.pages.by_rank import devices_of_ranks, phases_of_ranks
 from tuiadvisor.tui.pages.details import rank_lines
 from tuiadvisor.tui.pages.rank_list import (
     ASCENDING,
@@ -306,6 +307,10 @@ class Ranks(Page):
         self.previewed = None
         if len(rows) + PREVIEW_ROWS <= self.height:
             rows += self._preview(view, width, self.height - len(rows))
+        for below in (phases_of_ranks, devices_of_ranks):
+            if visible and not (self.shows_phases and below is phases_of_ranks):
+                more = below(view, width - 2, self.height - len(rows) - 1)
+                rows += [BLANK, *(indent(each, 1) for each in more)] if more else []
         rows += [BLANK] * (self.height - len(rows))
         if pinned:
             more = f"{num_hidden - len(pinned):,} more: / outlier" if num_hidden > len(pinned) else ""
@@ -381,12 +386,13 @@ class Ranks(Page):
         return super().opened() or self.previewed
 
     def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
-        """Return the selected rank, else the culprit, else one that is lost, under a table that leaves room for it."""
+        """Return the selected rank, else the culprit, one that is lost or the first: the table leaves room for it."""
         wanted = self.cursor[1] if self.cursor in self.targets and self.cursor else ""
         ranks = self.arrange(view).ranks
         chosen = [ranks[wanted]] if wanted in ranks else [rank for rank in ranks.values() if rank.is_culprit]
         # Its reason does not fit into its row.
         chosen = chosen or [rank for rank in ranks.values() if rank.state in UNWELL]
+        chosen = chosen or [ranks[name] for kind, name in self.targets[self.top :][:1] if kind == "rank"]
         self.previewed = ("rank", str(chosen[0].rank)) if chosen else None
         if not chosen:
             return []

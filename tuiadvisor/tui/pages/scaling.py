@@ -15,6 +15,7 @@ from tuiadvisor.tui.contract.desk import NudgeSize, Scale, StateSize
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.as_it_is import as_it_is
 from tuiadvisor.tui.pages.details import bullet
 
 if TYPE_CHECKING:
@@ -123,8 +124,8 @@ class ScalingPage(Page):
             self.cursor = self.targets[0]
         return super().opened()
 
-    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of many runs
-        """Return decision, curves, what is stated and the sizes."""
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return decision, curves, what is stated and the sizes; without curves what the one run tells."""
         held, room = self.desk.scaling, width - 2 * MARGIN
         if held is None:
             self.targets = []
@@ -132,6 +133,8 @@ class ScalingPage(Page):
             rows = [rule("scaling and cost", room), *(line((text, "dim")) for text in wrap(said, room))]
         else:
             rows = self._screen(held, room, height)
+        if held is None or not held.curves:
+            rows += as_it_is(state.view, room, height - len(rows), with_prospects=True)
         return self.arranged(
             [indent(crop(each, room), MARGIN) if each.spans else each for each in rows], width, height
         )

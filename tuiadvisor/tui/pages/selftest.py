@@ -46,6 +46,8 @@ class SelfTestPage(Page):
             show_selftest,
         ),
     )
+    of_run = False  # as it was at the begin; and ribbon and banner would tell what is asked
+    tells_findings = False
     keys = ("open", "up", "down", "next_rank", "previous_rank", "back", "help", "quit")
     labels: ClassVar = {"open": "Answer", "next_rank": "Next", "previous_rank": "Before"}
     abouts: ClassVar = {
