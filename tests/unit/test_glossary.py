@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from snapshot import desks, views
 from unit.test_tui_navigator import FakeShell
 from unit.test_tui_pages import PAGES as KEYS
@@ -211,3 +212,20 @@ def test_a_run_that_goes_on_does_not_change_the_questions() -> None:
     before = keyboard.press("T")
     keyboard.place.take_state(views.live(views.healthy()))
     assert before.splitlines()[1:] == keyboard.press().splitlines()[1:]
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 160])
+def test_what_a_key_does_is_told_to_its_end(width: int) -> None:
+    """Help and palette cut a sentence of each third key at 80 columns."""
+    keyboard = Keyboard(views.live(views.straggler()))
+    for key in ("?", ":"):
+        keyboard.press("K", key)
+        rows = [row.text for row in keyboard.place.page.lines(keyboard.place.state, width, 400)]
+        text = " ".join(" ".join(rows).split())
+        assert all(cell_len(row) <= width for row in rows)
+        assert "communication beside compute: hidden, exposed, each collective" in text
+        told = (
+            rows if key == ":" else rows[: next(place for place, row in enumerate(rows) if "── terms" in row)]
+        )
+        assert not any(row.rstrip().endswith("…") for row in told)
+        keyboard.press("escape")

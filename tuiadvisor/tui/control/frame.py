@@ -324,6 +324,10 @@ def footer(table: CommandTable, state: FeedState, page: Page, width: int, *, mes
         spots.append((at, at + size - 2, command.name))
         at += size
         used += size
+    spans[-1] = (
+        spans[-1][0].rstrip(),
+        spans[-1][1],
+    )  # the blanks behind the last one are no text that is cut
     return replace(_over(Line(tuple(spans)), Line(tuple(tail)), width), spots=tuple(spots))
 
 

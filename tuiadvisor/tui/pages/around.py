@@ -71,7 +71,7 @@ def _marks(event: Event, events: Sequence[Event], scale: tuple[int, int, int, in
     column = bars.chart_column(event.step or 0, *scale)
     if column is not None:
         glyph, role = event_marks.cell(event.kind)
-        text = f"{event.kind} · step {event.step or 0:,}"
+        text = f"{event.kind} · {'by ' if event.by_then else ''}step {event.step or 0:,}"
         text = clean(text) if cell_len(text) == len(text) else to_ascii(clean(text))
         # Behind the mark, else before it: its letters may cover other marks, never leave the row.
         start = column + 2 if column + 2 + len(text) <= width else column - 1 - len(text)

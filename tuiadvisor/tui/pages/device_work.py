@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 BAR_WIDTH = 20
+SHARE_WIDTH = 7
 NONE_SEEN = (
     "No kernels: probes record steps and collectives. P on a rank (2, enter) traces its next steps with torch's "
     "profiler; tuiadvisor open DIR shows traces, and tuiadvisor open RUN TRACE puts one beside its recording."
@@ -86,8 +87,10 @@ def _rows(found: DeviceWork, first: DeviceTime, width: int) -> list[Line]:
     device = "device" if unit == "kernels" else "CPU"
     rows = [line((each, "strong")) for says in found.says for each in wrap(f"{says}.", width)]
     rows += [rule(f"rank {first.rank}: where {text_of.seconds(first.window_s)} of its {device} went", width)]
-    rows += [_bar("computes", first.compute, "phase:forward", width)]
-    rows += [_bar(part.words, part.share, "phase:comm_exposed", width) for part in first.parts]
+    rows += _bar("computes", first.compute, "phase:forward", width)
+    rows += [
+        each for part in first.parts for each in _bar(part.words, part.share, "phase:comm_exposed", width)
+    ]
     if first.collective_wait_s is not None:
         text = f"of its collectives, waiting for later ranks: {text_of.seconds(first.collective_wait_s)}"
         rows.append(line((text, "dim")))
@@ -99,17 +102,20 @@ def _rows(found: DeviceWork, first: DeviceTime, width: int) -> list[Line]:
     return [*rows, BLANK, rule(f"longest {unit}", width), *(_sum(each, each.name) for each in found.kernels)]
 
 
-def _bar(words: str, share: float, role: str, width: int) -> Line:
+def _bar(words: str, share: float, role: str, width: int) -> list[Line]:
     size = min(BAR_WIDTH, width // 4)
     filled, empty = bars.cells_of([share, 1 - share], size)
-    return line(
-        (fit(text_of.share(share), 7, "right"), "strong"),
+    lead = SHARE_WIDTH + size + 2
+    head, *more = wrap(words, max(width - lead, 1)) or [""]
+    first = line(
+        (fit(text_of.share(share), SHARE_WIDTH, "right"), "strong"),
         " ",
         ("█" * filled, role),
         ("░" * empty, "dim"),
         " ",
-        words,
+        head,
     )
+    return [first, *(indent(line(text), lead) for text in more)]
 
 
 def _ranks(ranks: tuple[DeviceTime, ...], idle: str) -> list[Line]:

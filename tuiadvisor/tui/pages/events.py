@@ -78,7 +78,10 @@ class EventsPage(Page):
     filter_hint = FILTER_HINT
     keys = ("open", "filter", "back", "page_up", "page_down", "copy", "help", "quit")
     labels: ClassVar = {"open": "Go there"}
-    abouts: ClassVar = {"open": "the run as it was at this step"}
+    abouts: ClassVar = {
+        "open": "the run as it was at this step",
+        "filter": "events with all that is typed: a kind, rank 2, a step, any word",
+    }
     opens: ClassVar = {"event": go_to}
 
     def __init__(self) -> None:
@@ -239,8 +242,10 @@ def _row(when: str, event: Event, columns: tuple[int, int, int, int], width: int
         (fit(when, when_width) + " ", "dim"),
         (fit(_step(event), step_width, "right") + " ", "text"),
         (fit(_ranks(event), ranks_width) + " ", "strong"),
-        (f"{glyph} ", role),
-        (fit(event.kind, kind_width) + " ", role),
+        (glyph, role),
+        (" ", "text"),
+        # A phase's colour fills its cell: enough for the mark.
+        (fit(event.kind, kind_width) + " ", "text" if role.startswith("phase:") else role),
         (clean(event.words), "text"),
         target=("event", _name(event)),
     )

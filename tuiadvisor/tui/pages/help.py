@@ -5,18 +5,21 @@ In: FeedState, the page below, the text typed.  Out: lines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.glossary import Shown, terms_of
-from tuiadvisor.text.line import Cell, Line, crop, indent, line, pad, row, rule, spread, wrap
+from tuiadvisor.text.line import Cell, Line, crop, fit, indent, line, pad, row, rule, spread, wrap
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.draw import bars
 
 if TYPE_CHECKING:
+    from tuiadvisor.text.line import Target
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
+
+KEY_WIDTH: Final = 6
 
 
 def show_help(place: Place) -> None:
@@ -56,7 +59,7 @@ class HelpPage(Page):
         rows = [
             *(line(text) for text in wrap(self.below.about, room)),
             rule(f"on {self.below.title.lower()}", room),
-            *(_command(command, state, self.below, room) for command in here),
+            *(each for command in here for each in _command(command, state, self.below, room)),
             *_terms(self.below, self._shown(state), room),
             rule("all other keys", room, "grey: not now, and : says why"),
             *_grid([_short(command, state, self.below) for command in others], room // across, across),
@@ -90,15 +93,24 @@ def _terms(page: Page, shown: Shown, width: int) -> list[Line]:
     return rows
 
 
-def _command(command: Command, state: FeedState, page: Page, width: int) -> Line:
+def _command(command: Command, state: FeedState, page: Page, width: int) -> list[Line]:
     reason = page.refusal(command, state)
     role = "dim" if reason else "text"
     name = page.labels.get(command.name, command.label)
-    cells = [Cell(command.shown, 6, "dim" if reason else "accent"), Cell(name, 14, role)]
+    cells = [Cell(command.shown, KEY_WIDTH, "dim" if reason else "accent"), Cell(name, 14, role)]
     about = page.abouts.get(command.name, command.about)
     if command.name == "quit" and state.mode == "replay":
         about = "leave; the recording stays as it is"
-    return row([*cells, Cell(reason or about, width - 22, "dim")])
+    return _told(cells, reason or about, "dim", width)
+
+
+def _told(cells: list[Cell], about: str, role: str, width: int, target: Target | None = None) -> list[Line]:
+    """Return a command and what it does, the whole of it, however many rows that takes."""
+    lead = sum(cell.width + 1 for cell in cells)
+    room = max(width - lead, 1)
+    head, *more = wrap(about, room) or [""]
+    below = [Line(((" " * lead, "text"), (fit(text, room), role)), target) for text in more]
+    return [row([*cells, Cell(head, room, role)], target=target), *below]
 
 
 def _short(command: Command, state: FeedState, page: Page) -> Line:
@@ -166,8 +178,9 @@ class PalettePage(Page):
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the matching commands, one a row."""
-        rows = [self._row(command, state, width - 2) for command in self.matches()]
-        targets = [each.target for each in rows]
+        found = self.matches()
+        rows = [each for command in found for each in self._row(command, state, width - 2)]
+        targets = [("command", command.name) for command in found]
         if self.cursor not in targets:
             self.cursor = targets[0] if targets else None
         if not rows:
@@ -192,12 +205,11 @@ class PalettePage(Page):
         ]
         return sorted(found, key=lambda command: not all(word in command.label.lower() for word in words))
 
-    def _row(self, command: Command, state: FeedState, width: int) -> Line:
+    def _row(self, command: Command, state: FeedState, width: int) -> list[Line]:
         reason = self.below.refusal(command, state)
-        about = reason or command.about
         cells = [
-            Cell(command.shown, 6, "dim" if reason else "accent"),
+            Cell(command.shown, KEY_WIDTH, "dim" if reason else "accent"),
             Cell(command.label, 16, "dim" if reason else "strong"),
-            Cell(about, width - 24, "dim" if reason else "text"),
         ]
-        return row(cells, target=("command", command.name))
+        role = "dim" if reason else "text"
+        return _told(cells, reason or command.about, role, width, ("command", command.name))

@@ -210,7 +210,11 @@ def _wide(view: RunView, width: int, height: int, chosen: str) -> list[Line]:
     tail = [
         *([rule("hosts", right_width), *hosts, BLANK] if hosts else []),
         *([rule("not observed", right_width), *unknown, BLANK] if unknown else []),
-        *([rule("lost", right_width), *lost] if lost else []),
+        *(
+            [rule("source" if sections.is_only_imported(view) else "lost", right_width), *lost]
+            if lost
+            else []
+        ),
     ]
     # What to do never gives way to what was found beside, to hosts or to what nobody observed.
     actions = _first_actions(view, right_width, body // 3)

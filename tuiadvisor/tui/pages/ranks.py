@@ -45,6 +45,7 @@ PINNED_SHARE = 8
 MIN_PINNED = 2
 ROOM_FOR_PINNED = 8
 ONE_EACH = "rank"  # no grouping
+AWAITED = ("stopped", "missing")  # how a rank is held for which the others wait
 FILTER_HINT = "7, 8-15, host, stage 2, live, outlier …; enter keeps it, esc clears it"
 ON_RANKS = only_on("ranks", "only on the ranks screen: press 2")
 
@@ -309,8 +310,8 @@ class Ranks(Page):
             rows += self._preview(view, width, self.height - len(rows))
         for below in (phases_of_ranks, devices_of_ranks):
             if visible and not (self.shows_phases and below is phases_of_ranks):
-                more = below(view, width - 2, self.height - len(rows) - 1)
-                rows += [BLANK, *(indent(each, 1) for each in more)] if more else []
+                block = below(view, width - 2, self.height - len(rows) - 1)
+                rows += [BLANK, *(indent(each, 1) for each in block)] if block else []
         rows += [BLANK] * (self.height - len(rows))
         if pinned:
             more = f"{num_hidden - len(pinned):,} more: / outlier" if num_hidden > len(pinned) else ""
@@ -386,12 +387,13 @@ class Ranks(Page):
         return super().opened() or self.previewed
 
     def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
-        """Return the selected rank, else the culprit, one that is lost or the first: the table leaves room for it."""
+        """Return the selected rank, else the culprit, one lost or awaited, the first: the table leaves room for it."""
         wanted = self.cursor[1] if self.cursor in self.targets and self.cursor else ""
         ranks = self.arrange(view).ranks
         chosen = [ranks[wanted]] if wanted in ranks else [rank for rank in ranks.values() if rank.is_culprit]
         # Its reason does not fit into its row.
         chosen = chosen or [rank for rank in ranks.values() if rank.state in UNWELL]
+        chosen = chosen or [rank for rank in ranks.values() if rank.held in AWAITED]
         chosen = chosen or [ranks[name] for kind, name in self.targets[self.top :][:1] if kind == "rank"]
         self.previewed = ("rank", str(chosen[0].rank)) if chosen else None
         if not chosen:

@@ -366,11 +366,24 @@ def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
     return _cut(rows, max_rows, width)
 
 
+def is_only_imported(view: RunView) -> bool:
+    """Return whether nothing was lost: the one note says by whose clocks the times of an imported trace are."""
+    notes = loss_notes(view.losses)
+    return view.imported is not None and len(notes) == 1 and notes[0].endswith(view.imported.words)
+
+
 def losses(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return what was not seen, or nothing where everything was."""
     notes = loss_notes(view.losses)
     if not notes:
         return []
+    if view.imported is not None and len(notes) == 1 and notes[0].endswith(view.imported.words):
+        # Nothing of it is lost: whose clocks the times are by is what one has to know.
+        return (
+            [line(("imported ", "dim"), (f"from {view.imported.words}", "dim"))]
+            if view.imported.words
+            else []
+        )
     if max_rows == 1:
         return [line(("▲ lost   ", "warn"), (_counted(notes, width - 9), "warn"))]
     rows = wrap("; ".join(notes), width - 9)
