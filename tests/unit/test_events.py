@@ -28,7 +28,7 @@ from tuiadvisor.text.line import length
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.pages.around import around
-from tuiadvisor.views.event import GONE_S, SETTLE_S, Captured, Event, StepTimes
+from tuiadvisor.views.event import GONE_S, SETTLE_S, Captured, Event, LevelChange, StepTimes
 from tuiadvisor.views.run_view import PastFinding, Trend
 
 if TYPE_CHECKING:
@@ -486,6 +486,21 @@ def test_typing_filters(board: Keyboard) -> None:
     assert "no event has" in board.press("x", "y")
     assert "8 events" in board.press("escape")
     assert "1 of 8" in board.press("/", *"222")
+
+
+def test_a_change_that_is_dated_anew_is_one_change() -> None:
+    """Of one onset E had "since step 348 rank 2 works 16 ms longer" and "since step 349 … 15.2 ms longer"."""
+    first = LevelChange(348, (2,), "since step 348 rank 2 works 16 ms longer a step")
+    then = replace(first, step=349, words="since step 349 rank 2 works 15.2 ms longer a step")
+    other = LevelChange(350, (0,), "since step 350 rank 0 works 1.7 ms shorter a step")
+    again = LevelChange(400, (2,), "since step 400 rank 2 works 15 ms shorter a step")
+    log = EventLog()
+    healthy = views.healthy()
+    log.take(replace(healthy, changes=(first, other)))
+    log.take(replace(healthy, changes=(then, other, again)))
+    log.take(replace(healthy, changes=(again,)))  # the others are no longer held
+    told = [(event.step, event.ranks) for event in log.events if event.kind == "change"]
+    assert told == [(349, (2,)), (350, (0,)), (400, (2,))]
 
 
 def test_what_rang_is_in_the_list_at_its_step() -> None:

@@ -25,6 +25,7 @@ from tuiadvisor.views.event import (
     PAUSE_KINDS,
     RESOLVED,
     RESTART,
+    SAME_STEPS,
     SETTLE_S,
     STALLED,
     Event,
@@ -34,6 +35,7 @@ from tuiadvisor.views.run_view import PastFinding
 from tuiadvisor.views.stall import HANG, NoStep, Stall
 
 if TYPE_CHECKING:
+    from tuiadvisor.views.event import LevelChange
     from tuiadvisor.views.run_view import Finding, RunView
 
 MAX_EVENTS: Final = 4000  # the oldest go first
@@ -253,6 +255,23 @@ class EventLog:
             if stalled is not None:  # its step may not have been held when it began
                 self._note((STALLED, step), _timed(stalled, view))
 
+    def _forget_former_dates(self, changes: tuple[LevelChange, ...]) -> None:
+        """Drop changes that the view has at another step now: their step is known better as more steps come."""
+        steps = {change.step for change in changes}
+        for change in changes:
+            if (CHANGE, change.step) in self._events:
+                continue
+            former = [
+                key
+                for key, event in self._events.items()
+                if event.kind == CHANGE
+                and event.ranks == change.ranks
+                and event.step not in steps
+                and abs((event.step or 0) - change.step) <= SAME_STEPS
+            ]
+            for key in former:
+                del self._events[key]
+
     def _facts(self, view: RunView) -> None:
         for pause in view.pauses:
             kind = PAUSE_KINDS.get(pause.kind, "pause")
@@ -264,6 +283,7 @@ class EventLog:
             for window in windows:
                 event = Event(kind, window.first_step, window.ranks, "", last_step=window.last_step)
                 self._note_stretch(_timed(event, view))
+        self._forget_former_dates(view.changes)
         for change in view.changes:
             event = Event(CHANGE, change.step, change.ranks, change.words)
             self._note((CHANGE, change.step), _timed(event, view))

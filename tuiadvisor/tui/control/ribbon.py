@@ -13,7 +13,18 @@ from rich.cells import cell_len
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, crop, fit, length, to_ascii
 from tuiadvisor.tui.draw import bars, event_marks
-from tuiadvisor.views.event import BOOKMARK, CAPTURE, CHANGE, DETAIL, DIED, NO_STEP, ONSET, RESTART, STALLED
+from tuiadvisor.views.event import (
+    BOOKMARK,
+    CAPTURE,
+    CHANGE,
+    DETAIL,
+    DIED,
+    NO_STEP,
+    ONSET,
+    RESTART,
+    SAME_STEPS,
+    STALLED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +47,6 @@ NAMED: Final = {
     STALLED: "stalled",
 }  # the others by their words
 NUM_EVENTS: Final = 12
-SAME_STEPS: Final = 8
 EMPTY: Final[Span] = (" ", "text")
 
 
