@@ -186,7 +186,9 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     "scaling-one-size": (desks.desk(scaling=desks.sized(rows=desks.MEASURED[:1])), ("6",)),
     "scaling-reading": (desks.desk(scaling_note="reading before.tuirec: 43 %"), ("6",)),
     "scaling-still-reading": (
-        desks.desk(scaling=desks.bounded(), scaling_note="reading after.tuirec, 1 more recording to read: 43 %"),
+        desks.desk(
+            scaling=desks.bounded(), scaling_note="reading after.tuirec, 1 more recording to read: 43 %"
+        ),
         ("6",),
     ),
     "preferences": (desks.desk(), ("comma", "down")),

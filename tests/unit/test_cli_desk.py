@@ -128,6 +128,24 @@ def test_the_report_of_what_is_shown_lies_beside_it(desk: Desk, folder: Path) ->
     assert "Before and after" in report_of(desk, folder / "before.tuirec", 119)
 
 
+def test_that_a_report_is_being_written_is_said_at_once(
+    desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key R showed nothing for the two seconds that writing it took."""
+    said: list[str] = []
+
+    def write(*_given: object) -> str:
+        said.append(desk.desk().answer)
+        return "there.html"
+
+    monkeypatch.setattr("tuiadvisor.app.reporting.report_of_shown", write)
+    desk.command(OpenRun(str(folder / "before.tuirec")))
+    wait_until(lambda: shown_step(desk) == 119)
+    desk.command(Report())
+    wait_until(lambda: desk.desk().answer == "report written to there.html")
+    assert said == ["writing the report …"]
+
+
 def report_of(desk: Desk, recording: Path, last_step: int) -> str:
     """What is written of a run that is opened for it."""
     desk.command(OpenRun(str(recording)))

@@ -340,6 +340,7 @@ class Desk:
         if view is None:
             self._say("R: no run is open, so there is nothing to report")
             return
+        self._say("writing the report …")  # of many ranks it takes seconds
         recording = state.open_path or self.live_path
         path = report_of_shown(recording, view, state.session, state.comparison, self._sizing)
         self._say(f"report written to {path}")
