@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,23 @@ def test_cores_of_a_node_are_the_kernels_list() -> None:
 def test_rank_stands_on_a_core() -> None:
     """The one this process last ran on."""
     assert rank_counters(os.getpid(), 0)["last_cpu"] in range(1 << 16)
+
+
+def test_a_nice_value_is_the_training_threads_own() -> None:
+    """A priority is a thread's: the others of its process may have another."""
+    told: list[dict[str, object]] = []
+
+    def yielding() -> None:
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, 19)
+        told.extend(rank_counters(os.getpid(), 0, thread) for thread in (own, None))
+
+    thread = threading.Thread(target=yielding)
+    thread.start()
+    thread.join()
+    main = os.getpriority(os.PRIO_PROCESS, os.getpid())
+    assert [19, main] == [one["nice"] for one in told]
+    assert main != 19
 
 
 def test_counters_of_a_process_that_is_gone_are_unknown() -> None:

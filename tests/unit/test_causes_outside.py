@@ -36,6 +36,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     is_stopped,
     lacks_core,
     least_throttled,
+    lower_priorities,
 )
 from tuiadvisor.metrics.lateness.witnesses import Witnesses
 from tuiadvisor.metrics.steps.arrays import Floats
@@ -60,7 +61,7 @@ def seen(
             rank = entry["rank"]
             known = {
                 name: value
-                if name == "cpu_limit_cores"
+                if name in {"cpu_limit_cores", "nice"}
                 else value * second
                 if name == "run_s"
                 else int(value * second)
@@ -85,6 +86,82 @@ def test_a_cpu_limit_of_one_rank_has_one_name_in_all_phases(phase: str) -> None:
     assert [("straggler", (1,), "host")] == above_info(view)
     assert "held back by the CPU limit of its container (0.5 cores)" in view.verdict.sentence
     assert "CPU limit" == view.findings[0].evidence["seen_cause"]
+
+
+def at_nice(rank: int, own: int, others: int = 0) -> dict[int, dict[str, float]]:
+    """Nice values of the four ranks' training threads."""
+    return {each: {"nice": own if each == rank else others} for each in QUIET}
+
+
+@pytest.mark.parametrize("phase", ["data", "forward", "backward", "optimizer", "other"])
+def test_a_lower_priority_has_one_name_in_all_phases(phase: str) -> None:
+    """6 ms of 24 ms without a core, and a nice value that the others do not have."""
+    view = seen(JOB.with_faults(Fault(phase, (1,), 6 * MS)), {**QUIET, 1: 0.3}, at_nice(1, 19), {})
+    assert [("straggler", (1,), "host")] == above_info(view)
+    assert "ready to run but without a core, at nice 19 (the others at 0)" in view.verdict.sentence
+    assert (19, 0) == (view.findings[0].evidence["nice"], view.findings[0].evidence["peers_nice"])
+    assert "renice" in str(view.findings[0].actions[0].command)
+    assert "lower_priority" not in [one.id for one in view.findings]  # one cause, one finding
+
+
+@pytest.mark.parametrize(("own", "others"), [(0, 0), (10, 10), (-5, 0), (5, 19)])
+def test_a_priority_that_is_not_lower_explains_nothing(own: int, others: int) -> None:
+    """It lacks a core, and yields no more than the others."""
+    job = JOB.with_faults(Fault("backward", (1,), 6 * MS))
+    view = seen(job, {**QUIET, 1: 0.3}, at_nice(1, own, others), {})
+    assert "without a core" in view.verdict.sentence
+    assert "nice" not in view.verdict.sentence
+    assert "lower_priority" not in [one.id for one in view.findings if 1 in one.ranks]
+
+
+def test_a_lower_priority_is_a_fact_where_nobody_is_late() -> None:
+    """On a host with cores for all it costs nothing: said, with no loss, and no reason to act."""
+    view = seen(JOB, QUIET, at_nice(1, 19), {})
+    assert [] == above_info(view)
+    (told,) = [one for one in view.findings if one.id == "lower_priority"]
+    assert ((1,), "info", None) == (told.ranks, told.severity, told.loss_s_per_step)
+    assert "rank 1: nice 19, the others 0" in told.message
+    assert "keep" == view.verdict.decision
+
+
+@pytest.mark.parametrize(
+    ("nices", "named"),
+    [
+        ([0, 19, 0, 19], {1: 0, 3: 0}),
+        ([19, 19, 19, 0], {}),
+        ([19, 0, 0, 19, 19], {}),
+        ([0, 5], {1: 0}),
+        ([7], {}),
+    ],
+)
+def test_who_yields_is_told_by_the_many(nices: list[int], named: dict[int, int]) -> None:
+    """Half of the ranks at most: of more it is the others that are the exception."""
+    found = lower_priorities([OffCore(nice=float(nice)) for nice in nices])
+    assert named == {row: told.others for row, told in found.items()}
+
+
+def test_of_whom_the_nice_value_is_unknown_nobody_is_compared_with() -> None:
+    """An older agent on another host tells none."""
+    assert {} == lower_priorities([OffCore(nice=0.0), OffCore(nice=19.0), OffCore()])
+
+
+@pytest.mark.parametrize("nice", [10**9, -21, 40])
+def test_a_nice_value_that_cannot_be_one_is_not_told(nice: int) -> None:
+    """A figure of a stranger."""
+    view = seen(JOB, QUIET, at_nice(1, nice), {})
+    assert "lower_priority" not in [one.id for one in view.findings]
+
+
+def test_who_yields_is_believed_sooner_to_lack_its_core() -> None:
+    """0.2 of its time beyond the others is chance among ranks alike (0.22 over 8 s); not of one that yields."""
+    cycle = np.full(600, 0.05)
+    work = np.full((2, 600), 0.03)
+    work[1] += 0.01
+    alike = [OffCore(0.1, nice=0.0), OffCore(0.3, nice=0.0)]
+    yielding = [OffCore(0.1, nice=0.0), OffCore(0.3, nice=10.0)]
+    assert [0.0, 0.0] == lacks_core(work, cycle, 30.0, alike).tolist()
+    own = lacks_core(work, cycle, 30.0, yielding)
+    assert own[0] == 0.0 < own[1]
 
 
 def test_a_limit_that_is_not_hit_is_not_the_reason() -> None:

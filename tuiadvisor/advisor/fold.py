@@ -40,7 +40,7 @@ from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, in_detail, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
-from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS
+from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS, LEAST_CROWD_S
 from tuiadvisor.advisor.cluster.ends import deaths
 from tuiadvisor.advisor.cluster.membership import GONE
 from tuiadvisor.advisor.detail.device_times import of_job, paces
@@ -87,6 +87,7 @@ from tuiadvisor.metrics.diagnosis import (
     diagnose_table,
     without_device,
 )
+from tuiadvisor.metrics.lateness.off_core import lower_priorities
 from tuiadvisor.metrics.lateness.witnesses import Witnesses
 from tuiadvisor.paused_gc import collector_off
 from tuiadvisor.views.run_view import RunView
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tuiadvisor.events import GivenWork
+    from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.lateness.off_core import OffCore
     from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
@@ -432,6 +434,7 @@ class Advisor(Intake):
             device_work=None if of_trace is None else of_trace.device,
             efficiency=seen.efficiency,
             placements=seen.placements,
+            priorities=self._priorities(seen.diagnosis),
             rank_devices=seen.rank_devices,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
@@ -493,6 +496,13 @@ class Advisor(Intake):
             return self.roster.outside.seen(ranks, last_s, [ends_ns[rank] + LAST_SAMPLE_NS for rank in ranks])
 
         return of
+
+    def _priorities(self, diagnosis: Diagnosis) -> dict[int, Priority]:
+        """Of each rank that yields to others' work more than the others do."""
+        table = diagnosis.table
+        ends_ns = (table.last_end_ns_R + LAST_SAMPLE_NS).tolist()
+        lower = lower_priorities(self.roster.outside.seen(table.ranks, LEAST_CROWD_S, ends_ns))
+        return {table.ranks[row]: told for row, told in lower.items()}
 
     def _witnesses(self, table: StepTable, host: tuple[StepTable, dict[int, DeviceView]] | None) -> Witnesses:
         """What the kernel, the devices and the agents' looks at processes say of these ranks."""

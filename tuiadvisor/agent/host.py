@@ -177,7 +177,7 @@ def rank_counters(
     counted = known.going_on(thread, counted) if known is not None else counted
     return {
         "rank": rank,
-        "last_cpu": _last_cpu(pid, thread),
+        **_scheduling(pid, thread),
         "cpu_s": found.cpu_ticks / procfs.TICKS_PER_S,
         "run_s": counted.get("run_s"),
         "run_delay_s": counted.get("run_delay_s"),
@@ -190,11 +190,13 @@ def rank_counters(
     }
 
 
-def _last_cpu(pid: int, thread: int) -> int | None:
+def _scheduling(pid: int, thread: int) -> dict[str, object]:
+    """Of the thread alone: on Linux a priority is a thread's, not its process's."""
     try:
-        return procfs.parse_stat(procfs.read(pid, f"task/{thread}/stat") or b"").last_cpu
+        found = procfs.parse_stat(procfs.read(pid, f"task/{thread}/stat") or b"")
     except ValueError:
-        return None
+        return {"last_cpu": None}
+    return {"last_cpu": found.last_cpu, "nice": found.nice}
 
 
 def run_queue(stat: str) -> int | None:

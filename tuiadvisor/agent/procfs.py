@@ -41,6 +41,7 @@ class Stat:
     rss_bytes: int
     exit_code: int  # of a zombie, as wait() codes it; 0 where the kernel does not tell
     last_cpu: int | None = None  # it ran on last
+    nice: int = 0  # -20 to 19: whoever has a higher value yields to whoever has a lower one
     image: tuple[int, int] = (
         0,
         0,
@@ -69,6 +70,7 @@ def parse_stat(raw: bytes) -> Stat:
         start_ticks=int(fields[19]),
         cpu_ticks=int(fields[11]) + int(fields[12]),
         num_threads=int(fields[17]),
+        nice=int(fields[16]),
         rss_bytes=int(fields[21]) * PAGE_BYTES,
         last_cpu=int(fields[36]) if len(fields) > 36 else None,
         exit_code=int(fields[49]) if len(fields) > 49 else 0,

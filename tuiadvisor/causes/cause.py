@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding, RunView
 
@@ -125,6 +126,11 @@ PHASE_WORDS: Final = {
     "device": "in all compute phases alike, so on its device",
     "unknown": "for a reason the phases do not show",
 }
+
+
+def priority_words(priority: Priority | None) -> str:
+    """', at nice 19 (the others at 0)'; empty for a rank that yields no more than the others."""
+    return "" if priority is None else f", at nice {priority.nice} (the others at {priority.others})"
 
 
 def share_of(value: float | None, step_s: float | None) -> float | None:

@@ -9,6 +9,7 @@ from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
 
 if TYPE_CHECKING:
+    from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
     from tuiadvisor.metrics.series.memory_growth import Creep
@@ -162,3 +163,4 @@ class Facts:
     rank_devices: tuple[RankDevice, ...] = ()  # by rank
     device_work: DeviceWork | None = None  # of a trace, imported or beside the run
     placements: tuple[RankPlacement, ...] = ()  # by rank
+    priorities: dict[int, Priority] = field(default_factory=dict)  # by rank, who yields more than the others

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes.cause import Cause, Measured, rank_words
+from tuiadvisor.causes.cause import Cause, Measured, priority_words, rank_words
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -59,7 +59,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
     return Measured(
         "held",
         {
-            "held_rank_words": f"{rank_words(ranks)} {said}",
+            "held_rank_words": f"{rank_words(ranks)} {said}{priority_words(worst.priority)}",
             "held_note": IN_PAUSES
             if worst.in_pauses
             else UNSETTLED
@@ -70,6 +70,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
             "is_held_stopped": int(reason == "stopped"),
             "is_held_limited": int(reason == "limit"),
             "is_held_by_data": int(reason == "data"),
+            "yields_cores": int(worst.priority is not None),
         },
         ranks,
         tuple(sorted({table.hosts[one.row] for one in group})),
@@ -86,6 +87,7 @@ held held_share_of_others share the same of the typical other rank
 held is_held_stopped flag 1 if their processes are stopped by a signal or a debugger
 held is_held_limited flag 1 if a CPU limit holds them back
 held is_held_by_data flag 1 if they wait for their data loaders
+held yields_cores flag 1 if they lack a core at a lower priority than the others, a higher nice value
 """,
     scope="held",
     measure=measure,

@@ -1,4 +1,4 @@
-"""Ranks far from their devices, unlike devices or shares of them in one job, devices behind a link with lanes missing.
+"""Ranks far from their devices or at a lower priority, unlike devices or shares of them, links with lanes missing.
 
 These are facts of the machine; what they cost a step is not in them. Where they make a rank late its straggler finding
 says how much, so none of these is more than a remark.
@@ -31,6 +31,8 @@ placement shares_differ flag 1 if ranks may use different numbers of multiproces
 placement share_words text how many multiprocessors, on which ranks
 placement lanes_missing flag 1 if their devices' PCIe links have fewer lanes than device and slot can
 placement lanes_words text how many of how many lanes, on which ranks
+placement priority_lower flag 1 if ranks have a higher nice value than the typical other one, and are not late for it
+placement priority_words text which nice values, on which ranks, against which
 """
 
 
@@ -38,7 +40,7 @@ def measure(diagnosis: Diagnosis, facts: Facts, _job: Values) -> list[Measured]:
     """A subject each for what is far, what is unlike and what is narrow; none where nothing is."""
     late = {one.rank for one in diagnosis.stragglers}
     found = [_far(facts.placements, late), _unlike(facts.placements), _uneven(facts.placements)]
-    found.append(_narrow(facts.placements))
+    found += [_narrow(facts.placements), _yielding(diagnosis, facts)]
     return [one for one in found if one is not None]
 
 
@@ -142,6 +144,20 @@ def _lanes(device: DeviceFacts) -> str | None:
     return f"{now} of {most} lanes" if now and most and now < most else None
 
 
+def _yielding(diagnosis: Diagnosis, facts: Facts) -> Measured | None:
+    """Who has a lower priority; whoever is late or held back for it is told there, with what it costs."""
+    late = {one.rank for one in diagnosis.stragglers if one.cause.priority is not None}
+    held = {diagnosis.table.ranks[one.row] for one in diagnosis.held if one.priority is not None}
+    lower = {rank: told for rank, told in facts.priorities.items() if rank not in late | held}
+    if not lower:
+        return None
+    ranks, table = tuple(sorted(lower)), diagnosis.table
+    words = _grouped({rank: f"nice {told.nice}, the others {told.others}" for rank, told in lower.items()})
+    hosts = {host for rank, host in zip(table.ranks, table.hosts, strict=True) if rank in lower}
+    values: Values = {"ranks": rank_words(ranks), "priority_lower": 1, "priority_words": words}
+    return Measured("placement", values, ranks, tuple(sorted(hosts)))
+
+
 def _grouped(words_of: dict[int, str]) -> str:
     """'rank 3: A; ranks 0 and 1: B', the ranks that share words together."""
     groups: dict[str, list[int]] = defaultdict(list)
@@ -165,7 +181,7 @@ def _capital(words: str) -> str:
 
 
 PLACEMENT: Final = Cause(
-    rules=("far_from_device", "unlike_devices", "unlike_shares", "lanes_missing"),
+    rules=("far_from_device", "unlike_devices", "unlike_shares", "lanes_missing", "lower_priority"),
     metrics=METRICS,
     scope="placement",
     measure=measure,

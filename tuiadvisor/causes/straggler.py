@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
+from tuiadvisor.causes.cause import (
+    PHASE_WORDS,
+    Cause,
+    Details,
+    Loss,
+    Measured,
+    priority_words,
+    rank_words,
+    share_of,
+)
 from tuiadvisor.causes.loader_stages import own_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.events import StepFlag
@@ -224,6 +233,7 @@ def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
         "in_checkpoint": int(phase == "checkpoint"),
         "in_collection": int(cause.is_collecting),
         "lacks_cores": int(cause.off_core == "core"),
+        "yields_cores": int(cause.priority is not None),
         "is_limited": int(cause.off_core == "limit"),
         "is_stopped": int(cause.off_core == "stopped"),
     }
@@ -254,6 +264,8 @@ def _details(group: list[LateRank], what_if: Gain) -> Details:
         details["excess_core_wait_s"] = cause.core_wait_s
     if cause.limit_cores is not None:
         details["cpu_limit_cores"] = cause.limit_cores
+    if cause.priority is not None:
+        details["nice"], details["peers_nice"] = cause.priority
     if cause.unobserved:
         details["unobserved"] = ", ".join(cause.unobserved)
     return details
@@ -292,7 +304,8 @@ def _words(entry: LateRank) -> str:
         launching = "while its device waits for its thread's launches, so on its host"
         return launching if entry.cause.is_launching else "while Python collects garbage"
     if entry.cause.off_core is not None:
-        return OFF_CORE_WORDS[entry.cause.off_core].format(limit=entry.cause.limit_cores or 0.0)
+        words = OFF_CORE_WORDS[entry.cause.off_core].format(limit=entry.cause.limit_cores or 0.0)
+        return words + priority_words(entry.cause.priority)
     clock = entry.cause.clock
     if clock is not None:
         why = f" ({', '.join(clock.reasons)})" if clock.reasons else ""
@@ -394,6 +407,7 @@ straggler in_launches flag 1 if its device waits for its thread's launches
 straggler in_checkpoint flag 1 if it arises while writing a checkpoint
 straggler in_collection flag 1 if it arises while Python collects garbage
 straggler lacks_cores flag 1 if the rank is ready to run but has no core
+straggler yields_cores flag 1 if it lacks one at a lower priority than the others, a higher nice value
 straggler is_limited flag 1 if the CPU limit of its container holds it back
 straggler is_stopped flag 1 if it is stopped again and again by a signal or a debugger
 """,

@@ -1,4 +1,4 @@
-"""What kept each rank's process off its cores from outside: its CPU limit, and stops by a signal or a debugger.
+"""What kept each rank's process off its cores from outside: its CPU limit, its priority, stops by signals.
 
 In: HOST payloads, once a second.  Out: shares over the latest part of a run. Beside the run delay (`run_delay.py`)
 they say why a rank that is slow in everything was not run.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MIN_SAMPLES: Final = 4  # a look at one moment is chance
 MAX_CORES: Final = 1 << 16
+LEAST_NICE, MOST_NICE = -20, 19  # a nice value, as of setpriority(2)
 STOPPED: Final = "stopped"
 
 
@@ -31,17 +32,22 @@ def _cores(value: float | None) -> float | None:
     return value if value is not None and 0 < value < MAX_CORES else None
 
 
+def _nice(value: int | None) -> int | None:
+    """A nice value that can be one."""
+    return value if value is not None and LEAST_NICE <= value <= MOST_NICE else None
+
+
 # Of one sample, each a number, NaN where it was not told: whether the process was stopped; periods of its CPU limit so
 # far, and those that held it back; the limit in cores; looks at its state so far, and those that found it stopped;
-# seconds its training thread ran so far.
-STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS, RUN_S = range(7)
-NUM_FIELDS: Final = 7
+# seconds its training thread ran so far; that thread's nice value.
+STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS, RUN_S, NICE = range(8)
+NUM_FIELDS: Final = 8
 COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S})
 UNKNOWN: Final = float("nan")
 _Seen = tuple[
-    float | None, int, float | None, float | None, float | None
-]  # OffCore's stopped, num_stopped, throttled, limit_cores, run
-NOTHING: Final[_Seen] = (None, 0, None, None, None)
+    float | None, int, float | None, float | None, float | None, float | None
+]  # OffCore's stopped, num_stopped, throttled, limit_cores, run, nice
+NOTHING: Final[_Seen] = (None, 0, None, None, None, None)
 
 
 class Outside:
@@ -69,6 +75,7 @@ class Outside:
                 _told(integer(entry, "looks")),
                 _told(integer(entry, "stopped_looks")),
                 _told(number(entry, "run_s")),
+                _told(_nice(integer(entry, "nice"))),
             )
             last = self._samples.last(rank)
             if last is not None and now_ns <= last[0]:  # another host's clock
@@ -93,7 +100,7 @@ class Outside:
         most_waits = self._core_wait.most_shares(ranks, last_s, until_ns)
         counted = map(self._core_wait.counted, ranks)
         return [
-            OffCore(wait, *of_limit_and_stops, is_counted, most_wait)
+            OffCore(wait, *of_limit_and_stops[:-1], is_counted, most_wait, of_limit_and_stops[-1])
             for wait, of_limit_and_stops, is_counted, most_wait in zip(
                 waits, self._seen(ranks, last_s, until_ns), counted, most_waits, strict=True
             )
@@ -121,6 +128,7 @@ class Outside:
             finite_or_nones(share),
             finite_or_nones(seen.at(LIMIT, seen.last)),
             finite_or_nones(np.where(counts[RUN_S] >= 0, counts[RUN_S] / span_s, np.nan)),
+            finite_or_nones(seen.at(NICE, seen.last)),
         )
         known = (num >= MIN_SAMPLES) & (seen.last >= 0)
         return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,13 @@ COMPUTE_PHASES: Final = phases.COMPUTE_AND_REST
 EXPECTED_HOOKS: Final = phases.HOOKED
 
 
+class Priority(NamedTuple):
+    """Nice values of a rank that yields to others' work, and of the typical other rank, which does so less."""
+
+    nice: int
+    others: int
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceClock:
     """What NVML tells of a rank's device over the window."""
@@ -87,6 +94,7 @@ class Cause:
     core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
     off_core: OffCoreReason | None = None  # what kept it off its cores, where that explains the delay
     limit_cores: float | None = None  # of its control group, where that is what held it back
+    priority: Priority | None = None  # where it lacks a core and yields to others' work more than its peers
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
     is_launching: bool = False  # its device waits for its thread's launches

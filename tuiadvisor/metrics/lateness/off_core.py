@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tuiadvisor.metrics.cover import MIN_COVER
-from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES
+from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES, Priority
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.steps.arrays import lower_quartile
 from tuiadvisor.metrics.steps.step_table import OTHER
@@ -76,6 +76,7 @@ class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast
     run: float | None = None  # its training thread had a core
     is_counted: bool = False  # the kernel's run delay is being read, if too briefly yet for `wait`
     most_wait: float | None = None  # then: `wait` is no more than that
+    nice: float | None = None  # of its training thread: the higher, the sooner it yields to others
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class HeldRank:
     others: float  # the same of the typical other
     limit_cores: float | None = None
     in_pauses: bool = False  # the others wait for it mostly in steps that are not steady
+    priority: Priority | None = None  # where it lacks a core and yields more than the others
 
 
 def held_ranks(seen: list[OffCore], span_s: float) -> tuple[HeldRank, ...]:
@@ -110,6 +112,16 @@ class _Others:
         self.stopped = _Without([one.stopped for one in seen])
         self.wait = _Without([one.wait for one in seen])
         self.run = _Without([one.run for one in seen])
+        self.nice = _Without([one.nice for one in seen])
+
+    def priority(self, own: OffCore) -> Priority | None:
+        """Of a rank that yields more than the typical other one; None too where that is not known of everybody."""
+        usual = self.nice.median(own.nice)
+        return (
+            Priority(int(own.nice), int(usual))
+            if own.nice is not None and usual is not None and own.nice > usual
+            else None
+        )
 
 
 class _Without:
@@ -140,14 +152,21 @@ def _held(row: int, seen: list[OffCore], others: _Others, span_s: float) -> Held
     ):
         return HeldRank(row, "stopped", own.stopped, usual)
     usual = others.wait.median(own.wait)
-    if own.wait is None or usual is None or span_s < PAST_S or not _is_kept_waiting(own, others):
+    if own.wait is None or usual is None or span_s < PAST_S or not _is_kept_waiting(own, others, span_s):
         return None
     if _is_limited(own):
         return HeldRank(row, "limit", own.wait, usual, own.limit_cores)
-    return HeldRank(row, "core", own.wait, usual)
+    return HeldRank(row, "core", own.wait, usual, priority=others.priority(own))
 
 
-def _is_kept_waiting(own: OffCore, others: _Others) -> bool:
+def lower_priorities(seen: list[OffCore]) -> dict[int, Priority]:
+    """By row, whoever yields to others' work more than the typical other rank; empty where that is half of them."""
+    others = _Others(seen)
+    found = {row: told for row, own in enumerate(seen) if (told := others.priority(own)) is not None}
+    return found if 2 * len(found) <= len(seen) else {}
+
+
+def _is_kept_waiting(own: OffCore, others: _Others, span_s: float) -> bool:
     """Whether it waits for a core much longer than the typical other would that had to run as long as it does.
 
     Where many want the cores, who has more to do waits for them longer, and who spins until the others come does too:
@@ -159,7 +178,15 @@ def _is_kept_waiting(own: OffCore, others: _Others) -> bool:
     if own.run > MORE_WORK * usual_run:
         return False
     expected = max(own.run / usual_run, 1.0) * usual_wait if usual_run > 0 else usual_wait
-    return own.wait - expected > LACKS_CORE
+    return own.wait - expected > _least_wait(span_s, others.priority(own))
+
+
+def _least_wait(span_s: float, priority: Priority | None) -> float:
+    """Share of its time from which on a wait for a core beyond the others is this rank's own.
+
+    Who yields more than the others has a reason to wait longer: there only chance is left out.
+    """
+    return LACKS_CORE if priority is None else min(max(CHANCE_WAIT_S / span_s, MIN_HELD), LACKS_CORE)
 
 
 def _is_limited(own: OffCore) -> bool:
@@ -186,7 +213,9 @@ def lacks_core(work_RK: Floats, cycle_K: Floats, span_s: float, off_core: list[O
     wait_R = np.array([np.nan if one.wait is None else one.wait for one in off_core])
     if span_s < PAST_S:
         return np.zeros(wait_R.size)
-    return surely_late(work_RK, cycle_K, wait_R, LACKS_CORE, np.full(wait_R.size, LACKS_CORE))
+    lower = lower_priorities(off_core)
+    least_R = np.array([_least_wait(span_s, lower.get(row)) for row in range(wait_R.size)])
+    return surely_late(work_RK, cycle_K, wait_R, least_R, least_R)
 
 
 def is_stopped(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Floats:
@@ -201,7 +230,9 @@ def is_stopped(work_RK: Floats, cycle_K: Floats, off_core: list[OffCore]) -> Flo
     return surely_late(work_RK, cycle_K, np.where(num_R < MIN_STOPS, 0.0, stopped_R), MIN_HELD, chance_R)
 
 
-def surely_late(work_RK: Floats, cycle_K: Floats, share_R: Floats, least: float, chance_R: Floats) -> Floats:
+def surely_late(
+    work_RK: Floats, cycle_K: Floats, share_R: Floats, least: float | Floats, chance_R: Floats
+) -> Floats:
     """Of each row the share of its lateness that is surely for what keeps it waiting.
 
     share_R: of its time, in which that holds it up; least: so much beyond the others counts. chance_R: how much of it
@@ -291,6 +322,10 @@ class _Steps:
     span_s: float
     step_s: float  # mean
     peers: list[OffCore]  # of who is not late
+
+    def priority(self, own: OffCore) -> Priority | None:
+        """Of a rank that yields more than the typical peer; None too where that is not known of all."""
+        return _Others([own, *self.peers]).priority(own)
 
     def beyond_s(self, own: float | None, peers: list[float | None]) -> float | None:
         """Seconds a step beyond the typical peer; None unless every one of them is known."""
@@ -391,7 +426,7 @@ def _for_want_of_a_core(cause: Cause, own: OffCore, steps: _Steps, wait_s: float
         return _from_outside(cause, "limit", own, wait_s / excess_s)
     if steps.is_by_lot(wait_s):
         return replace(cause, is_open=True)
-    return _from_outside(cause, "core", own, wait_s / excess_s)
+    return replace(_from_outside(cause, "core", own, wait_s / excess_s), priority=steps.priority(own))
 
 
 def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore, cover: float) -> Cause:
