@@ -41,6 +41,7 @@ class Host(Protocol):
     device_uuid: str | None
     unstepped: str  # name of a thread that runs backward without any optimizer step
     unmeasured: str  # why no step of this process is measured; empty where they are
+    stepping: str  # class of an optimizer whose step was under way when the probe came
     captures: list[None]  # an item for each graph that is being captured
     memory: Any  # DeviceMemory, where the training is on a device
 

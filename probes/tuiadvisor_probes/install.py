@@ -104,6 +104,7 @@ class Probe:
         self.thread = TrainingThread(self)
         self.unstepped = ""  # name of a thread that runs backward without any optimizer step
         self.unmeasured = ""  # why no step is measured; empty where they are
+        self.stepping = ""  # class of an optimizer whose step was under way when the probe came
         self.detail_hook = self.hook("detail")
         self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
@@ -282,7 +283,9 @@ class Probe:
         if native.why_not not in {"", native.NOT_ASKED}:
             info["core_why"] = native.why_not
         info["ddp"] = self.gradient_module is not None
-        info.update((name, said) for name in ("unmeasured", "unstepped") if (said := getattr(self, name)))
+        info.update(
+            (name, said) for name in ("unmeasured", "unstepped", "stepping") if (said := getattr(self, name))
+        )
         if self.pipeline:
             info["pipeline"] = self.pipeline
             info["parallel"] = {"pp": self.pipeline["ranks"]} if "ranks" in self.pipeline else {}

@@ -79,12 +79,30 @@ def install(probe: Host) -> None:
         return
     steps = OptimizerSteps(probe.clock)
     hook = probe.hook("optimizer")
+    probe.stepping = attempt(INSPECTION, stepping, module.Optimizer) or ""
     # torch's hook tables are guards of a compiled step: a change of them compiles it anew.
     if has_compiled(walking_code(module)) and must_not_recompile():
         _patch_classes(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
     else:
         _register(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
     probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module))
+
+
+def stepping(optimizer_class: type) -> str:
+    """Class of an optimizer whose step some thread is in; empty where none is.
+
+    Of a step that began unseen no hook tells before it ends, and with closures, as LBFGS's, it may last minutes: its
+    forwards and backwards alone look like a loop without an optimizer.
+    """
+    for frame in list(sys._current_frames().values()):
+        inner: Any = frame
+        while inner is not None:
+            if inner.f_code.co_name == "step" and issubclass(
+                type(own := inner.f_locals.get("self")), optimizer_class
+            ):
+                return type(own).__name__[:40]
+            inner = inner.f_back
+    return ""
 
 
 def _register(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:

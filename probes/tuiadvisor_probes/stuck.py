@@ -323,14 +323,15 @@ def call_of(frame: Any) -> tuple[str | None, Any]:
 def evaluates(frame: Any) -> bool:
     """Whether a thread evaluates: beneath a function without gradients, or none of the models at hand is in training.
 
-    Of a training that steps one model and asks another, which is in eval mode, that is not known: False.
+    Of a training that steps one model and asks another, which is in eval mode, that is not known: False. An optimizer's
+    step is without gradients too, as LBFGS's around its closures: that is no evaluation.
     """
     module_class = getattr(sys.modules.get("torch.nn"), "Module", None)
     modes: set[bool] = set()
     while frame is not None and module_class is not None:
         if frame.f_code.co_name == DECORATED and frame.f_code.co_filename.endswith(CONTEXTS):
             maker = getattr(frame.f_locals.get("ctx_factory"), "__self__", None)
-            if type(maker).__name__ in WITHOUT_GRADIENTS:
+            if type(maker).__name__ in WITHOUT_GRADIENTS and not is_optimizers(frame):
                 return True
         for value in list(frame.f_locals.values())[:MAX_VALUES]:
             # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
@@ -338,6 +339,19 @@ def evaluates(frame: Any) -> bool:
                 modes.add(bool(value.training and getattr(value, "module", value).training))
         frame = frame.f_back
     return modes == {False}
+
+
+def is_optimizers(frame: Any) -> bool:
+    """Whether torch's frame around a decorated function is around the step of an optimizer."""
+    found = sys.modules.get("torch.optim.optimizer")
+    arguments = frame.f_locals.get("args")
+    return (
+        found is not None
+        and getattr(frame.f_locals.get("func"), "__name__", "") == "step"
+        and type(arguments) is tuple
+        and len(arguments) > 0
+        and issubclass(type(arguments[0]), found.Optimizer)
+    )
 
 
 def wait_in_c(frame: Any) -> str | None:

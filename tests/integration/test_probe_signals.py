@@ -376,6 +376,29 @@ def test_closure_keeps_forward_and_backward_apart(tmp_path: Path) -> None:
     assert_sums_to_step(step)
 
 
+def test_a_step_that_was_under_way_is_known_by_its_optimizer(tmp_path: Path) -> None:
+    """The attach may come in the middle of it: its closures alone look like a loop that never steps."""
+    model = Model()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=2)
+    said: list[str] = []
+
+    def closure() -> Any:
+        if not said:
+            with probed(tmp_path) as observed:
+                pass
+            said.append(observed.info.get("stepping", ""))
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, FEATURES)).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert ["LBFGS"] == said
+    with probed(tmp_path) as observed:
+        train_steps(model, torch.optim.SGD(model.parameters(), lr=0.1), 2)
+    assert "stepping" not in observed.info
+
+
 def test_optimizer_that_raises_leaves_no_step_open(tmp_path: Path) -> None:
     """Torch calls no post hook then; the next step finds the clock in order again."""
     model = Model()

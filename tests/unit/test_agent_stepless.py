@@ -90,6 +90,17 @@ def test_the_phases_that_were_seen_tell(
     assert sentence in why(pair, sleeper.pid, *told)
 
 
+@pytest.mark.parametrize("seen", [["forward", "backward"], ["forward", "other"], ["backward", "other"]])
+def test_closures_of_a_step_that_began_before_the_attach_are_its_own(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes], seen: list[str]
+) -> None:
+    """LBFGS calls the model many times within one step, which may last minutes; its loop does step."""
+    told = [seen[second % len(seen)] for second in range(LONG_ENOUGH)]
+    assert "its first step since the attach is not over" == why(
+        pair, sleeper.pid, *told, info=ProbeInfo(stepping="LBFGS")
+    )
+
+
 def test_a_phase_that_does_not_end_is_named(
     pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
 ) -> None:

@@ -330,3 +330,20 @@ def test_a_function_without_gradients_evaluates_whatever_its_models_mode(
     place = "/env/lib/torch/utils/_contextlib.py"
     decorated = function(place, "def decorate_context(look, ctx_factory, model):\n    look()")
     assert expected is said_of(lambda look: decorated(look, factory, Model(training=True)), stuck.evaluates)
+
+
+@pytest.mark.parametrize(("owner", "expected"), [("Optimizer", False), ("Sampler", True)])
+def test_a_closure_within_an_optimizers_step_is_training(
+    owner: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LBFGS's step is decorated and asks for gradients in its closures alone; Lightning trains in one."""
+    classes = {name: type(name, (), {}) for name in ("Optimizer", "Sampler")}
+    monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Model))
+    monkeypatch.setitem(sys.modules, "torch.optim.optimizer", SimpleNamespace(Optimizer=classes["Optimizer"]))
+    factory = type("no_grad", (), {"clone": lambda self: self})().clone
+    place = "/env/lib/torch/utils/_contextlib.py"
+    decorated = function(place, "def decorate_context(look, ctx_factory, func, model, *args):\n    look()")
+    step = function(SCRIPT, "def step(self, closure=None):\n    pass")
+    own = type("Own", (classes[owner],), {})()
+    model = Model(training=True)
+    assert expected is said_of(lambda look: decorated(look, factory, step, model, own), stuck.evaluates)

@@ -23,6 +23,7 @@ _TEXTS: Final = (
     "error",
     "unmeasured",
     "unstepped",
+    "stepping",
     "core",
     "core_why",
 )
@@ -49,6 +50,7 @@ class ProbeInfo:
     error: str | None = None  # why the probe could not be installed
     unmeasured: str | None = None  # why it measures nothing although there is a training
     unstepped: str | None = None  # name of a thread that runs backward without any optimizer step
+    stepping: str | None = None  # class of an optimizer whose step was under way when the probe came
     core: str | None = None  # what its hooks run on: native or python
     core_why: str | None = None  # why not on the native one, where that was asked for
     parallel: dict[str, int] = field(default_factory=dict)

@@ -96,7 +96,7 @@ class Stepless:
 
     def _of_phases(self, info: ProbeInfo) -> str:
         seen = {PHASES[index] for index in self._began if 0 <= index < len(PHASES)}
-        if "optimizer" in seen:
+        if "optimizer" in seen or (info.stepping and seen & {"forward", "backward"}):
             return "its first step since the attach is not over"
         if "backward" in seen or info.unstepped:
             where = f" in its thread {info.unstepped}" if info.unstepped else ""
