@@ -228,7 +228,13 @@ class Advisor(Intake):
             links=seen.links,
             placements=seen.placements,
             unknown=unknowns(diagnosis, self.roster, seen.missing, seen),
-            losses=losses(self.roster, self.store, self.num_bad_frames, seen.missing),
+            losses=losses(
+                self.roster,
+                self.store,
+                self.num_bad_frames,
+                seen.missing,
+                seen.table.ranks if seen.table else (),
+            ),
             probe_cost=probe.cost if probe else None,
             num_frames=self.num_frames,
             event_time_s=self.roster.event_time_s(),
@@ -346,6 +352,8 @@ class Advisor(Intake):
             if why_blind:
                 diagnosis = without_device(diagnosis)
             diagnosis = with_busy_ranks(diagnosis, self.store)
+            if timed is None and not why_blind:
+                found, diagnosis = self._where_they_meet(found, diagnosis, bounds, any_missing=bool(missing))
         pipelines = find_pipelines(
             self.chunks,
             self.roster,
@@ -388,6 +396,24 @@ class Advisor(Intake):
             why_blind=why_blind,
             earliest=bounds[0],
         )
+
+    def _where_they_meet(
+        self,
+        found: tuple[StepTable, bool] | None,
+        diagnosis: Diagnosis,
+        bounds: tuple[int | None, int | None],
+        *,
+        any_missing: bool,
+    ) -> tuple[tuple[StepTable, bool] | None, Diagnosis]:
+        """The same, or of the steps that ranks with uneven inputs share, if one of all ranks is late in these.
+
+        What those with fewer batches wait for at an epoch's end is in the steps of the others alone.
+        """
+        met = self.store.met_table(*bounds)
+        if met is None or not met[0].num_steps:
+            return found, diagnosis
+        own = self._diagnose(*met, any_missing=any_missing, host=None)
+        return (met, own) if own.stragglers else (found, diagnosis)
 
     def steps_of_job(self, first: int, last: int) -> tuple[StepTable, bool] | None:
         """Job steps first..last, as `StepStore.table`: by the devices' clocks where the ranks compute on devices."""

@@ -354,8 +354,15 @@ def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...], *, has_pipelin
     return "the ranks' arrivals could not be compared"
 
 
-def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, ...]) -> Losses:
-    """What was not seen."""
+IN_PART: Final = (
+    "compared in the steps that it shares with the others: it makes fewer or more (uneven inputs)"
+)
+
+
+def losses(
+    roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, ...], compared: tuple[int, ...]
+) -> Losses:
+    """What was not seen. compared: ranks, some of them perhaps in a part of the steps alone."""
     facts = roster.ranks.values()
     notes = [*roster.notes, *roster.owners.sentences()]
     # A training of one process has no rank number before its probe is in.
@@ -371,7 +378,9 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
         host = roster.agents[source].host
         notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))
     for rank, why in list(store.not_compared(min_rows=8).items())[:4]:
-        notes.append(f"rank {rank} is not compared with the others: {why}")
+        notes.append(
+            f"rank {rank} is {IN_PART if rank in compared else f'not compared with the others: {why}'}"
+        )
     if store.num_bad_rows:
         notes.append(f"{store.num_bad_rows} step records contradicted themselves and were left out")
     if roster.num_not_recorded:

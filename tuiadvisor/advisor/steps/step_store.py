@@ -8,6 +8,7 @@ puts local steps on the job's axis. Nothing here loops over ranks in the usual c
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,7 +18,12 @@ from tuiadvisor.advisor.steps.next_steps import MAX_LEAP_STEPS, Batch
 from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS, NONE, RankTracks
 from tuiadvisor.events import UNKNOWN
-from tuiadvisor.metrics.steps.step_alignment import RankSteps, is_out_of_step, num_steps_within
+from tuiadvisor.metrics.steps.step_alignment import (
+    RankSteps,
+    is_out_of_step,
+    num_steps_within,
+    steps_by_number,
+)
 from tuiadvisor.metrics.steps.step_table import StepTable, build_table
 
 if TYPE_CHECKING:
@@ -317,6 +323,15 @@ class StepStore:
         found = [row for row in suspects.tolist() if is_out_of_step(steps, self._job_steps_of(row))]
         return np.array(found, dtype=np.int64)
 
+    def _met(self, rows: Ints) -> dict[int, tuple[Ints, Ints]]:
+        """Of those that have left the job's axis: at which job steps each meets the first, and its own steps there."""
+        found: dict[int, tuple[Ints, Ints]] = {}
+        for row in self._out_of_step(rows).tolist():
+            first, own = self._job_steps_of(int(rows[0])), self.recent.of_rank(row, self.capacity)
+            if (steps := steps_by_number(first, own)) is not None:
+                found[row] = steps
+        return found
+
     def busy_within(self, steps: Sequence[int]) -> tuple[int, ...]:
         """Ranks that leave the job's axis by having more batches: they make several steps within each of these."""
         rows = self.tracks.aligned_rows()
@@ -345,15 +360,26 @@ class StepStore:
         num_rows = max(self.tracks.aligned_rows().size, 1)
         return min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // num_rows))
 
-    def table(self, first: int | None = None, last: int | None = None) -> tuple[StepTable, bool] | None:
+    def met_table(self, first: int | None, last: int | None) -> tuple[StepTable, bool] | None:
+        """As `table`, with those that have left the job's axis in the steps in which they meet it; None without any."""
+        met = self._met(self.tracks.aligned_rows())
+        return self.table(first, last, met) if met else None
+
+    def table(
+        self,
+        first: int | None = None,
+        last: int | None = None,
+        met: Mapping[int, tuple[Ints, Ints]] = MappingProxyType({}),
+    ) -> tuple[StepTable, bool] | None:
         """The recent window (or job steps first..last of it), and whether it reaches back to the first step.
 
-        None without an aligned rank.
+        met: of rows that have left the job's axis, at which job steps they meet it, and their own steps there. None
+        without an aligned rank.
         """
         aligned = self.tracks.aligned_rows()
         if not aligned.size:
             return None
-        aligned = aligned[~np.isin(aligned, self._out_of_step(aligned))]
+        aligned = aligned[~np.isin(aligned, self._out_of_step(aligned)) | np.isin(aligned, list(met))]
         shift = self.axis_shift()
         oldest, newest = self._span_of(
             aligned
@@ -365,6 +391,11 @@ class StepStore:
             start = max(start, first + shift - 1)  # the step before: work begins at its release
         jobs = np.arange(start, max(stop, start - 1) + 1)
         local = jobs[None, :] - self.tracks.offset[aligned][:, None]
+        for place, row in enumerate(aligned.tolist()):
+            if (steps := met.get(row)) is not None:
+                local[place] = -1
+                _, at, own_at = np.intersect1d(jobs, steps[0], assume_unique=True, return_indices=True)
+                local[place, at] = steps[1][own_at]
         present, columns = self.recent.block(aligned, local)
         table = build_table(
             tuple(self.tracks.rank[aligned].tolist()),

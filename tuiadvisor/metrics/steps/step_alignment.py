@@ -139,6 +139,26 @@ def is_out_of_step(reference: RankSteps, rank: RankSteps) -> bool:
     return bool(np.mean(np.diff(apart) == 0) >= MIN_SUPPORT)
 
 
+def steps_by_number(reference: RankSteps, rank: RankSteps) -> tuple[Ints, Ints] | None:
+    """(steps of the reference, the rank's own there) that ended at one number, of a rank that left the job's axis.
+
+    None unless that holds for most steps of whoever makes fewer. A group numbers its collectives alike on all members,
+    and under Join who has run out of batches takes part in those of the others. The step in which it does so lasts as
+    long as several of theirs, and is none of them.
+    """
+    theirs, own = _advances(reference), _advances(rank)
+    if theirs is None or own is None or not theirs[1].size or not own[1].size:
+        return None
+    _, ref_at, own_at = np.intersect1d(theirs[1], own[1], assume_unique=True, return_indices=True)
+    begin, end = max(theirs[1][0], own[1][0]), min(theirs[1][-1], own[1][-1])
+    fewest = min(np.count_nonzero((seq >= begin) & (seq <= end)) for seq in (theirs[1], own[1]))
+    if ref_at.size < max(MIN_LENGTHS, MIN_SUPPORT * fewest):
+        return None
+    steps, own_steps = theirs[0][ref_at], own[0][own_at]
+    is_next = (np.diff(steps, prepend=steps[0]) == 1) & (np.diff(own_steps, prepend=own_steps[0]) == 1)
+    return steps[is_next], own_steps[is_next]
+
+
 def num_steps_within(reference: RankSteps, rank: RankSteps, at: Ints) -> float:
     """Median number of the rank's steps that fall into one of these steps of the reference, or the one after it.
 
