@@ -104,6 +104,21 @@ def test_a_lower_priority_has_one_name_in_all_phases(phase: str) -> None:
     assert "lower_priority" not in [one.id for one in view.findings]  # one cause, one finding
 
 
+@pytest.mark.parametrize(
+    ("run_s", "asleep"), [(0.25, True), (0.9, False), (0.45, False)]
+)  # of each second: while the 7 ms of its phases, all of the time, and some of it
+def test_code_without_a_hook_in_which_a_thread_sleeps_waits_for_something(run_s: float, asleep: bool) -> None:
+    """A learner whose actors are slow: its time was told to be "the work itself or the loss"."""
+    job = Job(num_ranks=1, num_steps=600, forward_s=3 * MS, backward_s=3 * MS, other_s=20 * MS)
+    view = seen(job, {0: 0.02}, {0: {"run_s": run_s}}, {})
+    assert view.verdict.decision is None
+    assert "pass in code that no hook sees" in view.verdict.sentence
+    assert (
+        "the thread sleeps: it waits for something that is not PyTorch's" in view.verdict.sentence
+    ) == asleep
+    assert ("may be the work itself" in view.verdict.sentence) != asleep
+
+
 @pytest.mark.parametrize(("own", "others"), [(0, 0), (10, 10), (-5, 0), (5, 19)])
 def test_a_priority_that_is_not_lower_explains_nothing(own: int, others: int) -> None:
     """It lacks a core, and yields no more than the others."""

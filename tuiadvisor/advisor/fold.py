@@ -485,7 +485,13 @@ class Advisor(Intake):
             silent = self.roster.silent_agents()
             num_not_compared += sum(fact.source in silent for fact in self.roster.ranks.values())
         return verdict(
-            judged, diagnosis, diagnosis.job_seconds, num_not_compared, seen.clock, stages=seen.pipelines
+            judged,
+            diagnosis,
+            diagnosis.job_seconds,
+            num_not_compared,
+            seen.clock,
+            stages=seen.pipelines,
+            awake_share=self.roster.crowd(diagnosis).awake_share,
         )
 
     def _diagnose(

@@ -44,6 +44,13 @@ class Crowd:
     run_share: float | None = None  # of its time the typical rank's training thread had a core
 
     @property
+    def awake_share(self) -> float | None:
+        """Share of its time that the typical rank's training thread ran or was ready to; the rest of it it slept."""
+        if self.run_share is None or self.core_wait_share is None:
+            return None
+        return self.run_share + self.core_wait_share
+
+    @property
     def is_crowded(self) -> bool:
         """Whether it was seen that ranks have to wait for cores."""
         return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT

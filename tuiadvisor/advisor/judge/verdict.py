@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from tuiadvisor.advisor.cluster.ends import LEFT, in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
@@ -47,6 +48,7 @@ SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up t
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
 )
+WAITING_PHASES: Final = ("data_wait", "comm_exposed")  # in which a thread may sleep, and is seen to wait
 NOT_DECIDED: Final = "Not decided"
 NOTHING_FOUND: Final = "no loss found is worth acting on"  # where no rule says it
 NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
@@ -72,10 +74,12 @@ def verdict(
     clock: Clock = "host",
     *,
     stages: Pipelines | None = None,
+    awake_share: float | None = None,
 ) -> Verdict:
     """What to do about this run.
 
     num_not_compared: ranks whose arrival nobody saw. clock: that the times are from. stages: of ranks that hold some.
+    awake_share: of its time the typical rank's training thread ran or was ready to; None where nobody counts.
     """
     above = [entry for entry in judged if entry.finding.severity != "info"]
     num_missing = diagnosis.num_missing_steps
@@ -93,7 +97,7 @@ def verdict(
         why = told if on_devices is None else _not_told_of_stages(on_devices, num_not_compared)
         if why:
             return replace(_undecided(why), is_final=is_untold)
-    if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
+    if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds, awake_share)):
         return replace(_undecided(why), is_final=True)
     if not above:
         kept = _keep(judged, diagnosis, job_seconds, 0 if on_devices is not None else num_not_compared)
@@ -172,12 +176,21 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
     return ""
 
 
-def _unseen(diagnosis: Diagnosis, job_seconds: Shares) -> str:
+def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None) -> str:
     """Why a step that mostly passes outside of every hook is neither well nor ill; empty where it does not."""
     step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), job_seconds.get("other") or 0.0
     if unseen_s <= MAX_UNSEEN_SHARE * step_s:
         return ""
     late = "; whether a rank is late could not be observed" if _is_order_unknown(diagnosis) else ""
+    seen_waits_s = sum(job_seconds.get(name) or 0.0 for name in WAITING_PHASES)
+    asleep_s = 0.0 if awake_share is None else (1 - awake_share) * step_s - seen_waits_s
+    if asleep_s >= MIN_COVER * unseen_s:
+        return (
+            f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, and for "
+            f"{seconds(min(asleep_s, unseen_s))} of it the thread sleeps: it waits for something that is not "
+            "PyTorch's, as actors that feed it by a queue, a server, a lock or a sleep "
+            f"(tuiadvisor stacks RANK --lines shows where){late}"
+        )
     return (
         f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, "
         f"which may be the work itself or the loss (py-spy top --pid PID shows the lines){late}"
