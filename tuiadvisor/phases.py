@@ -91,12 +91,12 @@ TABLE: Final = (
         absorbs=True,
     ),
     Phase(
-        *("eval", "pause", "no-grad forward", "no-grad", "eval", "E", "#a08fe8"),
+        *("eval", "pause", "forward only", "fw only", "eval", "E", "#a08fe8"),
         *(
-            "in forward without gradient",
-            "forward without gradient: evaluation, validation, a rollout, generation",
+            "in forward without backward",
+            "forward without backward: evaluation, validation, a rollout, generation",
         ),
-        "no forward without gradient was seen; one without the model's own forward is in other",
+        "no forward without backward was seen; one without the model's own forward is in other",
         begins_iteration=True,
         absorbs=True,
     ),

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuiadvisor import phases
+from tuiadvisor.causes.pauses import KIND_WORDS
 from tuiadvisor.events import STEP_COLUMNS
 from tuiadvisor.exporters.slices import in_order
 from tuiadvisor.phases import PHASES, TABLE
+from tuiadvisor.views.names import LIMIT_NAMES
 from tuiadvisor_probes import phases as of_probe
 from tuiadvisor_probes import ring
 
@@ -91,3 +93,18 @@ def with_new_row() -> tuple[phases.Phase, ...]:
     """The table with a phase nobody has heard of."""
     added = replace(TABLE[2], name="brand_new", letter="A", begins_iteration=True, absorbs=False)
     return (*TABLE[:-1], added, TABLE[-1])
+
+
+def test_a_forward_that_no_backward_follows_is_not_said_to_lack_gradients() -> None:
+    """A model in eval mode may record them all the same, as a validation in each step without `no_grad` does."""
+    (row,) = [phase for phase in TABLE if phase.name == "eval"]
+    said = (
+        row.label,
+        row.short,
+        row.where,
+        row.meaning,
+        row.why_unknown,
+        LIMIT_NAMES["eval"],
+        KIND_WORDS["eval"],
+    )
+    assert [] == [words for words in said if "grad" in words]

@@ -21,7 +21,7 @@ CHECKPOINT: Final = "checkpoint_pause"  # the rule: what a checkpoint costs is a
 MAX_LISTED: Final = 4  # steps named in a sentence
 IN_THE_EXCHANGE: Final = "during gradient communication"
 # An evaluation, a rollout, generation: nothing tells which.
-KIND_WORDS: Final = {"eval": "forward without gradient", SAVING: "checkpoint written in the background"}
+KIND_WORDS: Final = {"eval": "forward without backward", SAVING: "checkpoint written in the background"}
 CAUSE_WORDS: Final = {
     "": "the cause is unknown",
     "garbage collection": "Python collected garbage",

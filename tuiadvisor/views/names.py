@@ -9,7 +9,7 @@ from typing import Final
 
 LIMIT_NAMES: Final = {
     "comm_exposed": "exposed communication",
-    "eval": "forward without gradient",
+    "eval": "forward without backward",
     "h2d": "copy to device",
     "wandering_lateness": "rotating straggler",
 }

@@ -1,4 +1,4 @@
-"""Pauses that hooks mark: checkpoints and forwards without gradient, each with the time it was measured to take.
+"""Pauses that hooks mark: checkpoints and forwards without backward, each with the time it was measured to take.
 
 In: StepTable, Barrier, which records are marked.  Out: one Pause a kind. Several may share a step: each has what it
 took, and what is left (loader workers that start anew at that step, a collection) is a pause of its own. A kind that
