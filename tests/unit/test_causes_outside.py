@@ -431,7 +431,10 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     cause = SimpleNamespace(is_open=is_open)
     stragglers = tuple(SimpleNamespace(late=SimpleNamespace(row=row), cause=cause) for row in named)
     late: Any = Lateness(stragglers, np.zeros(0), (), lacking, ())  # type: ignore[arg-type]
-    found: Any = SimpleNamespace(rows=np.arange(2), span_K=np.full(60, 0.25))
+    few = SimpleNamespace(start=56)  # steps since the pace changed: who is late in most of them is chance
+    found: Any = SimpleNamespace(
+        rows=np.arange(2), span_K=np.full(60, 0.25), regime=few, work_RK=np.zeros((2, 60))
+    )
     window: Any = SimpleNamespace(span_K=found.span_K[-4:])
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
     table: Any = SimpleNamespace()  # that they meet is seen
@@ -439,6 +442,29 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
         one.row for one in find_held(table, found, window, late, Witnesses(off_core=lambda _s: seen_of_each))
     ]
     assert () == find_held(table, found, window, late, Witnesses())
+
+
+@pytest.mark.parametrize(
+    ("late_in", "of", "held"), [(12, 23, []), (18, 23, [1]), (10, 20, [1]), (22, 23, [1])]
+)
+def test_who_was_held_and_is_late_in_half_of_the_steps_no_longer_is_not_named(
+    late_in: int, of: int, held: list[int]
+) -> None:
+    """A healthy rank 0 on a crowded host: "without a core 80 % of the time", critical, last in 52 % of 23 steps.
+
+    The count is of the last 15 s, and the job was faster since; some 20 steps of it tell.
+    """
+    late: Any = Lateness((), np.zeros(0), (), (1,), ())
+    work = np.zeros((2, 100))
+    work[1, 100 - of : 100 - of + late_in], work[0, 100 - of + late_in :] = 1.0, 1.0
+    found: Any = SimpleNamespace(
+        rows=np.arange(2), span_K=np.full(100, 0.15), regime=SimpleNamespace(start=100 - of), work_RK=work
+    )
+    seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.25, 0.8)]
+    window: Any = SimpleNamespace(span_K=found.span_K[-of:])
+    table: Any = SimpleNamespace()
+    witnesses = Witnesses(off_core=lambda _s: seen_of_each)
+    assert held == [one.row for one in find_held(table, found, window, late, witnesses)]
 
 
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:

@@ -18,6 +18,7 @@ from tuiadvisor.metrics.lateness.late_ranks import (
     without_loaders_alike,
 )
 from tuiadvisor.metrics.lateness.off_core import (
+    MOSTLY_LATE,
     PAST_S,
     SETTLED_S,
     HeldRank,
@@ -29,6 +30,7 @@ from tuiadvisor.metrics.lateness.off_core import (
 )
 from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
+from tuiadvisor.metrics.pauses.warmup import MAX_LEVEL_STEPS
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
 
@@ -156,4 +158,15 @@ def find_held(
         )
     named = {entry.late.row for entry in late.stragglers if not entry.cause.is_open}
     kept_waiting = {*late.lacking, *late.stopped} - named
-    return tuple(one for one in held if one.row in kept_waiting)
+    return tuple(one for one in held if one.row in kept_waiting and _is_still_late(found, one.row))
+
+
+def _is_still_late(found: Window, row: int) -> bool:
+    """Whether a row arrives later than the others in most steps of the window; True where these are too few to tell.
+
+    It was for the last seconds; where the job has changed its pace since, others' work may have gone elsewhere.
+    """
+    work_RK, own = found.work_RK[:, found.regime.start :], found.rows == row
+    if work_RK.shape[1] <= MAX_LEVEL_STEPS or own.all() or not own.any():
+        return True
+    return bool(np.mean(work_RK[own][0] > np.median(work_RK[~own], axis=0)) >= MOSTLY_LATE)
