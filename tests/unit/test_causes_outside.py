@@ -139,6 +139,28 @@ def test_a_lower_priority_is_a_fact_where_nobody_is_late() -> None:
     assert "keep" == view.verdict.decision
 
 
+def test_a_lower_priority_waits_for_no_steps() -> None:
+    """On a crowded host a step of four seconds was "13 more steady steps, about 47 s", and no word of the renice."""
+    few = Job(num_steps=12)
+    assert "nice" not in seen(few, QUIET, at_nice(1, 0), {}).verdict.sentence
+    slow = Job(num_steps=12, forward_s=400 * MS, backward_s=100 * MS, noise=0.5)
+    hosts = [
+        replace(
+            frame,
+            payload={
+                **frame.payload,
+                "ranks": [
+                    {**one, "cpu_s": 1.0, "nice": 19 * (one["rank"] == 1)} for one in frame.payload["ranks"]
+                ],  # type: ignore[index]
+            },
+        )
+        for frame in host_frames(replace(slow, num_steps=500), QUIET)
+    ]
+    view = folded([*frames(slow), *hosts]).view()
+    assert view.verdict.decision is None
+    assert view.verdict.sentence.endswith("Rank 1 runs at nice 19, the others at 0.")
+
+
 @pytest.mark.parametrize(
     ("nices", "named"),
     [

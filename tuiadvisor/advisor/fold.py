@@ -75,6 +75,7 @@ from tuiadvisor.advisor.judge.verdict import (
     verdict,
     with_deaths,
     with_no_step,
+    with_priorities,
     with_restart,
 )
 from tuiadvisor.advisor.steps.trend import of_devices, of_steps, until
@@ -484,7 +485,7 @@ class Advisor(Intake):
         if seen.clock == "device":
             silent = self.roster.silent_agents()
             num_not_compared += sum(fact.source in silent for fact in self.roster.ranks.values())
-        return verdict(
+        found = verdict(
             judged,
             diagnosis,
             diagnosis.job_seconds,
@@ -493,6 +494,7 @@ class Advisor(Intake):
             stages=seen.pipelines,
             awake_share=self.roster.crowd(diagnosis).awake_share,
         )
+        return found if diagnosis.enough else with_priorities(found, self._priorities(diagnosis))
 
     def _diagnose(
         self,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Clock
@@ -226,6 +227,23 @@ def not_yet(
         sentence = f"Not enough yet: no step was seen. {why_none}."
     because = "too few steady steps were seen" if any_steps else "no step was seen"
     return Verdict(None, sentence, None, None, None, None, because, "", may_hide=True)
+
+
+def with_priorities(found: Verdict, priorities: dict[int, Priority]) -> Verdict:
+    """The same, while nothing is decided, with who yields to others' work more than the others: no step has to tell.
+
+    priorities: by rank.
+    """
+    if found.decision is not None or not priorities:
+        return found
+    ranks = tuple(sorted(priorities))
+    words = rank_words(ranks)
+    nice = max(told.nice for told in priorities.values())
+    others = min(told.others for told in priorities.values())
+    seen = (
+        f"{words[0].upper()}{words[1:]} run{'s' * (len(ranks) == 1)} at nice {nice}, the others at {others}."
+    )
+    return replace(found, sentence=f"{found.sentence} {seen}")
 
 
 def _rough(duration_s: float) -> str:
