@@ -467,7 +467,7 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
 
 
 @pytest.mark.parametrize(
-    ("late_in", "of", "held"), [(12, 23, []), (18, 23, [1]), (10, 20, [1]), (22, 23, [1])]
+    ("late_in", "of", "held"), [(12, 23, []), (18, 23, [1]), (10, 20, []), (10, 19, [1]), (22, 23, [1])]
 )
 def test_who_was_held_and_is_late_in_half_of_the_steps_no_longer_is_not_named(
     late_in: int, of: int, held: list[int]

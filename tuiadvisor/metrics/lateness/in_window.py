@@ -21,6 +21,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     MOSTLY_LATE,
     PAST_S,
     SETTLED_S,
+    SETTLED_STEPS,
     HeldRank,
     held_ranks,
     is_stopped,
@@ -30,7 +31,6 @@ from tuiadvisor.metrics.lateness.off_core import (
 )
 from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
-from tuiadvisor.metrics.pauses.warmup import MAX_LEVEL_STEPS
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
 
@@ -167,6 +167,6 @@ def _is_still_late(found: Window, row: int) -> bool:
     It was for the last seconds; where the job has changed its pace since, others' work may have gone elsewhere.
     """
     work_RK, own = found.work_RK[:, found.regime.start :], found.rows == row
-    if work_RK.shape[1] <= MAX_LEVEL_STEPS or own.all() or not own.any():
+    if work_RK.shape[1] < SETTLED_STEPS or own.all() or not own.any():
         return True
     return bool(np.mean(work_RK[own][0] > np.median(work_RK[~own], axis=0)) >= MOSTLY_LATE)
