@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -105,10 +106,11 @@ def test_a_deadline_that_fewer_devices_may_miss_forbids_them() -> None:
 
 
 def test_a_loss_that_can_surely_be_removed_comes_first() -> None:
-    tuned = replace(view().verdict, decision="tune", speedup=Speedup(1.4, 1.3, 1.5), sentence="Tune: it.")
-    assert with_intent(replace(view(), verdict=tuned), SAVES).decided.decision == "tune"
-    unsure = replace(tuned, speedup=Speedup(1.2, 0.9, 1.5))
-    assert with_intent(replace(view(), verdict=unsure), SAVES).decided.decision == "rescale"
+    run = as_found()
+    sure = replace(run.verdict, at_best=False, speedup=Speedup(1.4, 1.3, 1.5))
+    assert with_intent(replace(run, verdict=sure), SAVES).decided.decision == "tune"
+    unsure = replace(sure, speedup=Speedup(1.2, 0.9, 1.5))
+    assert with_intent(replace(run, verdict=unsure), SAVES).decided.decision == "rescale"
 
 
 def test_a_rest_beyond_the_budget_is_stopped_only_where_the_best_case_is_too() -> None:
@@ -126,6 +128,79 @@ def test_the_session_reads_the_verdict_of_the_steps_and_not_its_own_conclusion()
     assert seen.verdict == view().verdict
     sessions = [conduct([Recorded("a", one)], SAVES, {}, load_questions()) for one in (seen, view())]
     assert sessions[0].decision == sessions[1].decision
+
+
+STATED = tuple(
+    replace(SAVES, objective=objective, budget=budget, deadline_h=deadline_h)
+    for objective in ("time", "cost", "efficiency", None)
+    for budget in (None, 50.0, 1e9)
+    for deadline_h in (None, 0.01, 1e6)
+)
+
+
+@pytest.mark.parametrize("found", [view, as_found, lambda: as_found(0.0, Fault("forward", (3,), 0.02))])
+def test_verdict_and_session_come_to_one_decision(found: Callable[[], RunView]) -> None:
+    """Whoever reads screen 1, the JSON or the session hears the same, for the same reason."""
+    run, questions = found(), load_questions()
+    kinds = set()
+    for intent in STATED:
+        decided = with_intent(run, intent).decided
+        session = conduct([Recorded("a", run)], intent, {}, questions)
+        assert (decided.decision, intent) == (session.decision.decision, intent)
+        if decided.decision == "rescale":
+            assert session.decision.why in decided.sentence
+            assert session.decision.num_devices == 8 or intent.deadline_h
+            assert decided.would_change in session.would_change
+        kinds.add(decided.decision)
+    assert kinds >= {"stop", run.verdict.decision}
+
+
+def test_fewer_devices_carry_their_interval_and_what_would_change_them() -> None:
+    decided = with_intent(as_found(), SAVES).decided
+    assert decided.saving is not None
+    assert 1 - FLOOR < decided.saving.low < decided.saving.high < 1
+    assert document(with_intent(as_found(), SAVES))["verdict"]["saving"]["low"] == decided.saving.low
+    rows = [row.text.strip() for row in sections.verdict(with_intent(as_found(), SAVES), 100, 8)]
+    assert any(row.startswith("would change it: Time as the objective") for row in rows)
+
+
+def test_more_devices_are_said_not_to_be_worth_it_where_even_the_best_case_is_not() -> None:
+    """By cost: no fewer device-hours at best. By time: only where an hour costs more than it is worth."""
+    short = view(0.002)
+    by_cost = with_intent(short, SAVES).decided
+    assert by_cost.decision == "keep"
+    assert (
+        "Not worth more than 16 devices: 32 devices take no fewer device-hours even at best"
+        in by_cost.sentence
+    )
+    assert by_cost.would_change.startswith("Time as the objective")
+    cheap, dear = (replace(SAVES, objective="time", price_of_time=worth) for worth in (0.01, 1e6))
+    assert (
+        "and the same total batch an hour earlier costs at least"
+        in with_intent(short, cheap).decided.sentence
+    )
+    assert with_intent(short, dear) == short
+    assert with_intent(short, replace(SAVES, objective="time")) == short
+    late = replace(SAVES, deadline_h=0.1)
+    assert with_intent(short, late) == short
+    told = conduct([Recorded("a", short)], SAVES, {}, load_questions())
+    assert "Not worth more than 16 devices" in told.decision.why
+    assert by_cost.would_change in told.would_change
+
+
+def test_devices_that_nobody_else_can_use_are_not_given_back() -> None:
+    run, questions = as_found(), load_questions()
+    free, paid = (
+        conduct([Recorded("a", run)], SAVES, {"queue_and_others": answer}, questions).decision.decision
+        for answer in ("yes", "no")
+    )
+    assert (free, paid) == ("rescale", "tune")
+
+
+def test_a_restart_that_eats_what_fewer_devices_save_forbids_them() -> None:
+    short = replace(SAVES, remaining_steps=2000.0)
+    assert with_intent(as_found(), short).decided.decision == "rescale"
+    assert with_intent(as_found(), replace(short, restart_min=60.0)).decided.decision == "tune"
 
 
 def test_screen_and_document_show_what_was_decided() -> None:

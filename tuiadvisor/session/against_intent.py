@@ -1,40 +1,30 @@
 """The verdict against what the run is for: fewer devices, or the end of it, where bounds of this one run suffice.
 
-In: RunView, Intent.  Out: the same view, beside its verdict one that says rescale or stop, where one follows. Only
+In: RunView, Intent.  Out: the same view, beside its verdict the one that the guided session comes to unanswered. Only
 where the whole interval is a gain: a loss that can surely be removed comes first, and one run never decides to grow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.scaling.onerun import FLOOR, one_run, sized_at, why_not
-from tuiadvisor.session.decide import NOISE, beyond_budget, tuning
+from tuiadvisor.session.decide import decide, decided_limits, fewer_verified, not_more_words
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.recorded import Recorded
-from tuiadvisor.session.recordedsizes import parts_of
-from tuiadvisor.views.run_view import Verdict
+from tuiadvisor.session.smaller import parts_or_none
+from tuiadvisor.views.run_view import Saving, Verdict
 
 if TYPE_CHECKING:
-    from tuiadvisor.scaling.onerun import Parts
+    from tuiadvisor.session.decide import Case, Decision
     from tuiadvisor.session.machine import Machine
-    from tuiadvisor.session.material import Material
     from tuiadvisor.views.run_view import RunView
 
-SMALLER: Final = (2, 4, 8)  # parts of today's size
-SAVING: Final = frozenset({"cost", "efficiency"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Fewer:
-    devices: int
-    saved_low: float  # share of the device-hours, in the worst case
-    saved_high: float
-    hours_high: float | None
+SEE_INTENT: Final = (
+    "tuiadvisor intent shows what is stated; tuiadvisor advise RUN OTHER tries a measured smaller size."
+)
 
 
 def with_intent(view: RunView, intent: Intent, machine: Machine | None = None) -> RunView:
@@ -46,107 +36,46 @@ def with_intent(view: RunView, intent: Intent, machine: Machine | None = None) -
         or any(one.id == "hang" for one in view.findings)
     ):
         return view
-    material = gather(facts("run", view), (), found, intent, {}, machine=machine)
-    verdict = _stop(material, found)
-    if verdict is None and not _is_sure(found):
-        verdict = _about_sizes(view, material, found, machine)
+    parts = parts_or_none(Recorded("run", view), machine)
+    case = gather(facts("run", view), (), found, intent, {}, machine=machine, parts=parts).case
+    verdict = _verdict(case, decide(case), found)
     return view if verdict is None else replace(view, against_intent=verdict)
 
 
-def _is_sure(verdict: Verdict) -> bool:
-    """Whether there is a loss whose removal surely brings something: it comes before any other size.
-
-    An upper bound is none: how much of a slow exchange can be hidden nobody has measured, fewer devices' saving is.
-    """
-    if verdict.decision != "tune" or verdict.at_best:
-        return False
-    return verdict.speedup is None or verdict.speedup.low > 1
-
-
-def _stop(material: Material, found: Verdict) -> Verdict | None:
-    if not material.case.enough:
-        return None
-    stop = beyond_budget(material.case, tuning(material.case))
-    if stop is None:
-        return None
-    why = f"{stop.why}. A larger budget, fewer steps or a smaller size would change it"
-    return replace(
-        found,
-        decision="stop",
-        sentence=f"Stop: {stop.why}.",
-        finding=None,
-        pattern="P6",
-        speedup=None,
-        because=f"{why}. Of the steps themselves: {found.sentence}",
-        verify="tuiadvisor intent shows what is stated; tuiadvisor advise RUN OTHER tries a measured smaller size.",
-    )
-
-
-def _about_sizes(
-    view: RunView, material: Material, found: Verdict, machine: Machine | None
-) -> Verdict | None:
-    try:
-        parts = parts_of(Recorded("run", view), machine)
-    except TuiadvisorError:
-        return None  # it says nothing about other sizes
-    fewer = _fewer(parts, material) if material.intent.objective in SAVING else None
-    if fewer is not None:
-        return _rescaled(parts, fewer, found, material)
-    alone = one_run(parts, ())
-    if found.decision == "keep" and alone.decision.decision == "stop":
+def _verdict(case: Case, decision: Decision, found: Verdict) -> Verdict | None:
+    """The same decision as a verdict; None where that of the steps says it already."""
+    limits = decided_limits(case, decision)
+    if decision.decision in {"rescale", "stop"}:
+        fewer = case.fewer if decision.decision == "rescale" else None
+        return Verdict(
+            decision=decision.decision,
+            sentence=f"{decision.decision.capitalize()}: {decision.why}.",
+            finding=None,
+            pattern="P6",
+            speedup=None,
+            next_constraint=found.next_constraint,
+            because=_because(case, decision, found, limits),
+            verify=SEE_INTENT if fewer is None else fewer_verified(fewer),
+            saving=None if fewer is None else Saving(fewer.saved_low, fewer.saved_high),
+            would_change=limits,
+        )
+    if decision.decision == "keep" and found.decision == "keep" and case.not_more is not None:
+        not_more = not_more_words(case)
         return replace(
             found,
-            because=f"Not worth more than {parts.devices} devices: {alone.decision.because}. {found.because}",
+            sentence=f"{found.sentence} {not_more}.",
+            because=f"{found.because} {not_more}.",
+            would_change=limits,
         )
     return None
 
 
-def _fewer(parts: Parts, material: Material) -> _Fewer | None:
-    """The size that surely saves device-hours: the smallest that surely keeps the deadline, without one only the next.
-
-    Fewer devices nearly always save something, and take longer: without a deadline it must be more than what is
-    acceptable to lose to parallel work.
-    """
-    case, intent = material.case, material.intent
-    least = NOISE if intent.deadline_h is not None else 1 - FLOOR
-    best = None
-    for divisor in SMALLER:
-        devices = parts.devices // divisor
-        if devices < 2 or parts.devices % divisor or why_not(parts, devices):
-            continue
-        step = sized_at(parts, devices, "strong").step_s  # the same batch in all, so the same steps
-        ratio = devices / parts.devices
-        low, high = 1 - ratio * step.high / parts.step_s, 1 - ratio * step.low / parts.step_s
-        hours = None if case.hours_now is None else case.hours_now * step.high / parts.step_s
-        is_late = intent.deadline_h is not None and (hours is None or hours > intent.deadline_h)
-        if low > least and not is_late:
-            best = _Fewer(devices, low, high, hours)
-        if intent.deadline_h is None:
-            break
-    return best
-
-
-def _rescaled(parts: Parts, fewer: _Fewer, found: Verdict, material: Material) -> Verdict:
-    saved = f"{100 * fewer.saved_low:.0f} to {100 * fewer.saved_high:.0f} % of the device-hours"
-    deadline = material.intent.deadline_h
-    met = ""
-    if fewer.hours_high is not None:
-        met = f" and take {fewer.hours_high:.3g} h at most"
-        met += f", before the deadline in {deadline:.3g} h" if deadline is not None else ""
-    return Verdict(
-        decision="rescale",
-        sentence=f"Rescale: {fewer.devices} devices instead of {parts.devices} save {saved}{met}.",
-        finding=None,
-        pattern="P6",
-        speedup=None,
-        next_constraint=found.next_constraint,
-        because=(
-            f"Bounds from this run alone, the total batch as now; you decide by {material.intent.objective}. Time as "
-            "the objective, or an earlier deadline, would change it; so would a batch that does not fit fewer devices."
-            + (f" Of the steps themselves: {found.sentence}" if found.decision == "tune" else "")
-        ),
-        verify=(
-            f"Record at {fewer.devices} devices, then tuiadvisor advise RUN OTHER: device-hours a sample must fall by "
-            f"at least {100 * fewer.saved_low:.0f} %."
-        ),
-    )
+def _because(case: Case, decision: Decision, found: Verdict, limits: str) -> str:
+    """On what it rests, what would change it, and what was found of the steps themselves."""
+    said = [f"{limits.rstrip('.')} would change it."] if limits else []
+    if decision.decision == "rescale":
+        by = f"you decide by {case.intent.objective}"
+        said.insert(0, f"Bounds from this run alone, the total batch as now; {by}.")
+    if found.decision == "tune" or decision.decision == "stop":
+        said.append(f"Of the steps themselves: {found.sentence}")
+    return " ".join(said)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from tuiadvisor.session.decide import Decision, decide
+from tuiadvisor.session.decide import Decision, decide, decided_limits, fewer_verified
 from tuiadvisor.session.dialogue import dialogue, first_change
 from tuiadvisor.session.evidence import Facts, facts
 from tuiadvisor.session.machine import Machine
@@ -19,6 +19,7 @@ from tuiadvisor.session.material import gather
 from tuiadvisor.session.measured import measured_answers
 from tuiadvisor.session.relevance import moving
 from tuiadvisor.session.sizes import sizes
+from tuiadvisor.session.smaller import parts_or_none
 from tuiadvisor.session.speeds import speeds
 from tuiadvisor.session.stages import stages
 from tuiadvisor.session.whys import NAMES, why
@@ -107,11 +108,12 @@ def conduct(
     )
 
     speed_at = speeds(runs, machine or Machine())
+    parts = parts_or_none(runs[0], machine)
 
     def again(stated: Intent, given: dict[str, str | float]) -> Material:
         return gather(
             run, tuple(others), view.verdict, stated, given,
-            machine=machine, questions=questions, speed_at=speed_at,
+            machine=machine, questions=questions, speed_at=speed_at, parts=parts,
         )  # fmt: skip
 
     material = again(intent, dict(answers))
@@ -129,7 +131,7 @@ def conduct(
         decision,
         view.verdict.next_constraint,
         _would_change(material, decision, questions),
-        _verify(decision, view.verdict.verify),
+        _verify(material.case, decision, view.verdict.verify),
         _loop(material, decision, before, is_file=runs[0].is_file),
         tuple(why(entry, run, material.others, material.machine) for entry in NAMES),
         (*before, mark),
@@ -151,8 +153,10 @@ def identity(view: RunView) -> str:
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _verify(decision: Decision, of_the_run: str) -> str:
+def _verify(case: Case, decision: Decision, of_the_run: str) -> str:
     """How to see afterwards that it was right."""
+    if decision.decision == "rescale" and case.fewer is not None:
+        return fewer_verified(case.fewer)
     if decision.decision == "rescale":
         return (
             f"Record at {decision.num_devices} devices: samples per second and device-hours must come out as measured "
@@ -196,7 +200,8 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
         said.append("The length of the remaining run: a change must pay within it.")
     if decision.decision == "tune":
         said += _tune_limits(material, decision)
-    said += _of_moves(case)
+    said += [limits] if (limits := decided_limits(case, decision)) else []
+    said += _of_moves(case, decision)
     if decision.decision == "rescale" and any(row.regime in {"weak", "mixed"} for row in sizes(material)):
         said.append(
             "Progress by sample: the total batch differs between the sizes, a larger one may need more samples."
@@ -211,8 +216,8 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
     return tuple(said)
 
 
-def _of_moves(case: Case) -> list[str]:
-    if not case.moves:
+def _of_moves(case: Case, decision: Decision) -> list[str]:
+    if not case.moves and not (decision.decision == "rescale" and case.fewer is not None):
         return ["A recording at another number of devices: only measured sizes can be moved to."]
     counted = {
         "restart_min": "What a restart costs (restart_min): it is not stated and counted as nothing.",

@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from tuiadvisor.scaling.decide import sized
 from tuiadvisor.session.economics import SECONDS_PER_HOUR, money
+from tuiadvisor.session.fewer import NOISE, SAVING
 from tuiadvisor.session.wanted import outcome, words
 
 if TYPE_CHECKING:
     from tuiadvisor.session.economics import Move
+    from tuiadvisor.session.fewer import Fewer, NotMore
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.remaining import Pace
     from tuiadvisor.session.wanted import Outcome, Wanted
 
 WHOLE_FROM: Final = 1000.0  # money: beyond it digits after the point tell nothing
 Kind = Literal["tune", "rescale", "stop", "keep", "hang"]
-NOISE: Final = 0.02  # two runs of the same code differ by as much: a smaller difference decides nothing
 COMPLEXITY: Final = ("low", "medium", "high")
 
 
@@ -67,6 +69,8 @@ class Case:
     wanted: Wanted | None = None  # a size that was asked for and not measured
     hang: str = ""  # who waits for whom; "" while steps complete
     unpriced: Unpriced | None = None  # never beside a prospect
+    fewer: Fewer | None = None  # by bounds of this run, where no other size was measured
+    not_more: NotMore | None = None  # by the same bounds
 
     @property
     def dominant(self) -> str | None:
@@ -125,9 +129,16 @@ def decide(case: Case) -> Decision:
     if (broke := beyond_budget(case, tuned)) is not None:
         return broke
     refused = why_not(case, tuned)
-    if tuned is not None and refused is None:
+    if tuned is not None and refused is None and not (tuned.at_best and _is_saved_elsewhere(case)):
         return tuned
     return _otherwise(case, tuned, refused)
+
+
+def _is_saved_elsewhere(case: Case) -> bool:
+    """Whether who decides by what it costs has a surer way than a change whose gain is an upper bound."""
+    if case.intent.objective not in SAVING:
+        return False
+    return case.fewer is not None or best_move(case) is not None
 
 
 def _ended(case: Case) -> Decision:
@@ -143,11 +154,8 @@ def _ended(case: Case) -> Decision:
 
 def _otherwise(case: Case, tuned: Decision | None, refused: str | None) -> Decision:
     """Where no change pays: another measured size, or none."""
-    best = best_move(case)
-    if case.wanted is not None and _is_foretold(case, case.wanted, best):
-        return _grown(case, case.wanted)
-    if best is not None:
-        return _moved(case, best)
+    if (elsewhere := _elsewhere(case)) is not None:
+        return elsewhere
     if wasted := _wasted(case):
         return Decision("stop", wasted)
     if tuned is not None and refused is not None:
@@ -159,10 +167,23 @@ def _otherwise(case: Case, tuned: Decision | None, refused: str | None) -> Decis
     return Decision("keep", _why_kept(case))
 
 
+def _elsewhere(case: Case) -> Decision | None:
+    """To another size: the one that was asked for, a measured one, or a smaller one by the bounds of this run."""
+    best = best_move(case)
+    if case.wanted is not None and _is_foretold(case, case.wanted, best):
+        return _grown(case, case.wanted)
+    if best is not None:
+        return _moved(case, best)
+    if case.fewer is not None and case.unpriced is None:
+        return _shrunk(case, case.fewer)
+    return None
+
+
 def _why_kept(case: Case) -> str:
     found, held = case.wanted, wanted_outcome(case)
     if found is None or not held:
-        return "no measured loss is worth acting on, and no measured size serves the objective better"
+        more = f". {not_more_words(case)}" if case.not_more is not None else ""
+        return f"no measured loss is worth acting on, and no measured size serves the objective better{more}"
     if held == "never":
         return f"{found.devices} devices do not pay, even in the best case"
     if held == "pays":
@@ -229,6 +250,36 @@ def _grown(case: Case, found: Wanted) -> Decision:
         interval("cost_saved"),
         None if case.intent.restart_min is None else case.intent.restart_min / 60,
         None,
+        None,
+        found.devices,
+    )
+
+
+def _shrunk(case: Case, found: Fewer) -> Decision:
+    """To fewer devices, where even the worst case of this run's bounds saves."""
+    saved = f"{100 * found.saved_low:.0f} to {100 * found.saved_high:.0f} % of the device-hours"
+    why = f"{sized(found.devices)} instead of {found.instead_of} save {saved}"
+    if not found.cases:
+        return Decision("rescale", why, num_devices=found.devices)
+    worst, likely, best = found.cases
+    hours, deadline = case.hours_now or 0.0, case.intent.deadline_h
+    why += f" and take {worst.hours:.3g} h at most instead of {hours:.3g}"
+    if deadline is not None:
+        why += f", before the deadline in {deadline:.3g} h"
+
+    def interval(name: str) -> Interval | None:
+        values = [getattr(one, name) for one in (likely, worst, best)]
+        return None if None in values else Interval(*values)
+
+    restart_h = None if case.intent.restart_min is None else case.intent.restart_min / 60
+    return Decision(
+        "rescale",
+        why,
+        Interval(*(hours / one.hours for one in (likely, worst, best))),
+        interval("hours_saved"),
+        interval("cost_saved"),
+        restart_h,
+        None if restart_h is None else money(restart_h * found.devices, case.price_per_device_hour),
         None,
         found.devices,
     )
@@ -343,6 +394,8 @@ def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
     gain = tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
     if surely / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
         return None
+    if case.fewer is not None:  # whose cost surely fits, or it would not be there
+        return None
     costs = f"the rest of the run costs {_sum(now)}, at best {_sum(surely / gain)}"
     return Decision("stop", f"{costs}, beyond the budget of {_sum(budget)}")
 
@@ -438,3 +491,29 @@ def _wasted(case: Case) -> str | None:
     if not same:
         return None
     return f"stop adding devices: {min(same)} finish the rest as soon as {devices} do"
+
+
+def decided_limits(case: Case, decision: Decision) -> str:
+    """What would change a decision for fewer devices, no more of them, or the end; "" for any other."""
+    if decision.decision == "rescale" and case.fewer is not None:
+        return "Time as the objective, an earlier deadline, or a batch that does not fit fewer devices."
+    if decision.decision == "stop" and case.intent.budget is not None and not case.result_as_good_now:
+        return "A larger budget, fewer steps, or a measured size that costs less."
+    if decision.decision == "keep" and case.not_more is not None:
+        return case.not_more.would_change
+    return ""
+
+
+def not_more_words(case: Case) -> str:
+    """Why more devices than now are not worth it; "" where nothing tells."""
+    if case.not_more is None:
+        return ""
+    return f"Not worth more than {sized(case.num_devices or 0)}: {case.not_more.why}"
+
+
+def fewer_verified(found: Fewer) -> str:
+    """How to see afterwards that fewer devices were right."""
+    return (
+        f"Record at {sized(found.devices)}, then tuiadvisor advise RUN OTHER: device-hours a sample must fall by at "
+        f"least {100 * found.saved_low:.0f} %."
+    )

@@ -18,10 +18,12 @@ from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
+from tuiadvisor.session.smaller import fewer, not_more
 from tuiadvisor.session.wanted import wanted
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
+    from tuiadvisor.scaling.onerun import Parts
     from tuiadvisor.session.candidates import Candidate
     from tuiadvisor.session.economics import CheckpointPlan, Move
     from tuiadvisor.session.intent import Intent
@@ -103,8 +105,13 @@ def gather(
     machine: Machine | None = None,
     questions: tuple[Question, ...] = (),
     speed_at: SpeedAt | None = None,
+    parts: Parts | None = None,
 ) -> Material:
-    """All of it. speed_at: how fast other sizes would be; None: nobody asks for one."""
+    """All of it.
+
+    speed_at: how fast other sizes would be; None: nobody asks for one. parts: of the run's step, where they bound
+    other sizes.
+    """
     stated = {
         key: answers[name]
         for name, key in ANSWERS_OF_INTENT.items()
@@ -148,6 +155,8 @@ def gather(
             "weak" if answers.get("fixed_or_growing") == "grows" else "strong",
         ),
     )
+    if parts is not None and case.enough:
+        case = replace(case, fewer=fewer(parts, case), not_more=None if case.moves else not_more(parts, case))
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
     found = levers(run, with_measured(run, answers), questions)
     return Material(

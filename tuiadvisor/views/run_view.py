@@ -317,6 +317,14 @@ class Speedup:
 
 
 @dataclass(frozen=True, slots=True)
+class Saving:
+    """Share of the device-hours that another size saves, 0 to 1, at least and at most."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The one decision; `decision` is None while there is not enough evidence."""
 
@@ -333,6 +341,8 @@ class Verdict:
     is_final: bool = False  # not decided, and more steps like these would decide nothing either
     # Not decided, and what was found before may stand: too few steps, lateness not explained yet, no device's clock.
     may_hide: bool = False
+    saving: Saving | None = None  # of fewer devices
+    would_change: str = ""  # of what was decided against the intent: what would lead elsewhere
 
 
 @dataclass(frozen=True, slots=True)

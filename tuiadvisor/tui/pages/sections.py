@@ -81,7 +81,10 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
     if stands_from_the_start(view) and not view.ended:
         lines = [*lines[: max_rows - 1], indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
-    if view.decided.next_constraint and len(lines) < max_rows - 1:
+    if view.decided.would_change:
+        change = wrap(f"would change it: {view.decided.would_change}", room)
+        lines += [indent(line((text, "dim")), len(badge) + 1) for text in change]
+    elif view.decided.next_constraint and len(lines) < max_rows - 1:
         limit = view.decided.next_constraint
         link = ":" if decision == "keep" else " is"
         words = f"{text_of.following_label(decision, limit)}{link} {text_of.phase_name(limit)}"
