@@ -73,6 +73,14 @@ def test_a_loader_that_decays_is_told_with_where_it_began_and_where_it_is(num_st
     grown_s = float(finding.evidence["data_wait_last_s"]) - float(finding.evidence["data_wait_first_s"])
     assert 6 * MS * shown * 7 / 8 == pytest.approx(grown_s, rel=0.1)
     assert () == view.stragglers
+    # Of the judged steps, which may be the last of them alone: all that they wait more than the first ones did.
+    lost_s = float(finding.loss_s_per_step or 0.0)
+    waits_s = view.step.seconds["data_wait"]
+    assert waits_s is not None
+    assert waits_s - float(finding.evidence["data_wait_first_s"]) == pytest.approx(lost_s, rel=0.05)
+    low, high = (float(finding.evidence[name]) for name in ("speedup_low", "speedup_high"))
+    assert view.step.mean_s is not None
+    assert 1.05 < low < view.step.mean_s / (view.step.mean_s - lost_s) < high
 
 
 @pytest.mark.parametrize(

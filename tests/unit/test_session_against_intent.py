@@ -188,6 +188,42 @@ def test_more_devices_are_said_not_to_be_worth_it_where_even_the_best_case_is_no
     assert by_cost.would_change in told.would_change
 
 
+def test_what_was_decided_stays_until_it_is_likelier_not_to_hold() -> None:
+    """At its border a figure moves across by chance: who watches must not see stop and keep by turns."""
+    run = as_found()
+    hours = 1e6 * (run.step.mean_with_pauses_s or 0.0) / 3600
+    cost = hours * 16 * 2.0
+    poor, later, rich = (
+        replace(SAVES, objective="time", budget=share * cost) for share in (0.1, 0.995 * _at_best(run), 1.01)
+    )
+    before = with_intent(run, poor)
+    assert before.decided.decision == "stop"
+    assert with_intent(run, later).decided.decision == "tune"
+    assert with_intent(run, later, former=before).decided.decision == "stop"
+    assert with_intent(run, rich, former=before).decided.decision == "tune"
+    earlier = replace(run, last_step=(run.last_step or 0) - 1)
+    assert with_intent(earlier, later, former=before).decided.decision == "tune"
+
+
+def _at_best(run: RunView) -> float:
+    assert run.verdict.speedup is not None
+    return 1 / run.verdict.speedup.high
+
+
+def test_fewer_devices_stay_advised_while_they_save_at_all() -> None:
+    """A view that alone would not be enough is, after one that was; one without any saving is not."""
+    before = with_intent(view(), SAVES)
+    assert before.decided.decision == "rescale"
+    seen = []
+    for transfer_ms in (1, 3, 5, 7, 9):
+        now = view(transfer_ms * 1e-3)
+        alone, after = (with_intent(now, SAVES, former=one).decided.decision for one in (None, before))
+        seen.append((alone, after))
+    assert ("keep", "rescale") in seen
+    assert seen == sorted(seen)
+    assert with_intent(view(0.0), SAVES, former=before).decided.decision == "keep"
+
+
 def test_devices_that_nobody_else_can_use_are_not_given_back() -> None:
     run, questions = as_found(), load_questions()
     free, paid = (

@@ -170,7 +170,7 @@ class Feed:
         # Laws and sizes are read from disk only where something was stated: the first picture waits for no import.
         from tuiadvisor.session.against_intent import with_intent  # noqa: PLC0415
 
-        return with_intent(view, self._intent)
+        return with_intent(view, self._intent, former=self.view if self._is_as_it_comes() else None)
 
     def _is_catching_up(self) -> bool:
         # A late viewer first folds the history; drawing in between would only slow it down.

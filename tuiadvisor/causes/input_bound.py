@@ -97,13 +97,19 @@ job data_wait_since steps job step since which the data wait has its level
 
 def measure_drift(diagnosis: Diagnosis, _facts: Facts) -> Values:
     """A wait that grows little by little."""
-    drift = diagnosis.input_drift
+    drift, grown = diagnosis.input_drift, diagnosis.input_drift_gain
     step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
     return {
         "data_wait_first_s": drift.first_s if drift else None,
         "data_wait_last_s": drift.last_s if drift else None,
         "data_wait_growth_share": share_of(drift.growth_s, step_s) if drift else None,
+        "data_wait_growth_loss_s": grown.loss_s if grown else None,
     }
+
+
+def drift_gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+    """If the wait had stayed as it was at first: of the steps seen, not of those to come, which lose more."""
+    return diagnosis.input_drift_gain
 
 
 LOADER_DECAYS: Final = Cause(
@@ -111,7 +117,9 @@ LOADER_DECAYS: Final = Cause(
     metrics="""
 job data_wait_first_s s a step of data wait in the first eighth of the steady steps, where it grows steadily
 job data_wait_last_s s the same in the last eighth
+job data_wait_growth_loss_s s a step, gone if the wait had not grown
 job data_wait_growth_share share of the step by which the data wait has grown between them
 """,
     measure_job=measure_drift,
+    gain=drift_gain,
 )

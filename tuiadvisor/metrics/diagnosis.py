@@ -37,7 +37,7 @@ from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
 from tuiadvisor.metrics.pauses.stopped_process import share_of_stops, with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOURHOOD_STEPS
-from tuiadvisor.metrics.series.drift import Drift, find_drift
+from tuiadvisor.metrics.series.drift import Drift, find_drift, growth_gain
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
@@ -110,6 +110,7 @@ class Diagnosis:
     input_since: int | None
     input_drift: Drift | None  # over all steady steps: a drift has no level
     transfer_since: int | None
+    input_drift_gain: Gain | None = None  # in the window, if the wait had not grown
     open_late: tuple[LateRank, ...] = ()  # late, but perhaps for want of a core: too soon to name them
     waits_alike: tuple[LateRank, ...] = ()  # late in data, but for loaders no slower than the others'
     lacking_ranks: tuple[
@@ -386,6 +387,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
     steps = table.steps_of(columns)
     wait_K = column_median(_phase(table, "data_wait", columns))
+    drift = find_drift(wait_K)
     seconds_PR = phase_seconds_PR(steady)
     return Diagnosis(
         table=table,
@@ -434,7 +436,10 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),
         input_since=_since(wait_K, steps, found.cycle_K),
-        input_drift=find_drift(wait_K),
+        input_drift=drift,
+        input_drift_gain=None
+        if drift is None or not window.size
+        else growth_gain(drift, steady_barrier.cycle_K, column_median(_phase(table, "data_wait", window))),
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),

@@ -27,8 +27,14 @@ SEE_INTENT: Final = (
 )
 
 
-def with_intent(view: RunView, intent: Intent, machine: Machine | None = None) -> RunView:
-    """The view with the verdict that follows from what was stated beside its own."""
+def with_intent(
+    view: RunView, intent: Intent, machine: Machine | None = None, former: RunView | None = None
+) -> RunView:
+    """The view with the verdict that follows from what was stated beside its own.
+
+    former: what was shown of the same run before. What it says stays until it is likelier not to hold: at its border
+    a figure that moves by chance would have it come and go.
+    """
     found = view.verdict
     if (
         intent == Intent()
@@ -37,9 +43,18 @@ def with_intent(view: RunView, intent: Intent, machine: Machine | None = None) -
     ):
         return view
     parts = parts_or_none(Recorded("run", view), machine)
-    case = gather(facts("run", view), (), found, intent, {}, machine=machine, parts=parts).case
+    case = gather(
+        facts("run", view), (), found, intent, {}, machine=machine, parts=parts, held=_held(view, former)
+    ).case
     verdict = _verdict(case, decide(case), found)
     return view if verdict is None else replace(view, against_intent=verdict)
+
+
+def _held(view: RunView, former: RunView | None) -> str:
+    if former is None or former.against_intent is None:
+        return ""
+    is_later = (former.last_step or 0) <= (view.last_step or 0)
+    return former.against_intent.decision or "" if is_later else ""
 
 
 def _verdict(case: Case, decision: Decision, found: Verdict) -> Verdict | None:

@@ -71,6 +71,7 @@ class Case:
     unpriced: Unpriced | None = None  # never beside a prospect
     fewer: Fewer | None = None  # by bounds of this run, where no other size was measured
     not_more: NotMore | None = None  # by the same bounds
+    held: str = ""  # what was decided of these steps before: it stays until it is likelier not to hold
 
     @property
     def dominant(self) -> str | None:
@@ -263,9 +264,9 @@ def _shrunk(case: Case, found: Fewer) -> Decision:
         return Decision("rescale", why, num_devices=found.devices)
     worst, likely, best = found.cases
     hours, deadline = case.hours_now or 0.0, case.intent.deadline_h
-    why += f" and take {worst.hours:.3g} h at most instead of {hours:.3g}"
+    why += f" and take {_sum(worst.hours)} h at most instead of {_sum(hours)}"
     if deadline is not None:
-        why += f", before the deadline in {deadline:.3g} h"
+        why += f", before the deadline in {_sum(deadline)} h"
 
     def interval(name: str) -> Interval | None:
         values = [getattr(one, name) for one in (likely, worst, best)]
@@ -390,7 +391,8 @@ def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
     now = money(devices * hours, case.price_per_device_hour)
     if now is None:
         return None
-    surely = now * max(1 - NOISE - case.step_slack, 0.0)
+    slack = 0.0 if case.held == "stop" else NOISE + case.step_slack
+    surely = now * max(1 - slack, 0.0)
     gain = tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
     if surely / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
         return None
@@ -445,11 +447,11 @@ def _moved(case: Case, best: Move) -> Decision:
     if case.intent.queue_h:
         restart += f", after {case.intent.queue_h:.3g} h in the queue"
     why = (
-        f"{best.num_devices} devices finish in {best.hours:.3g} h and {best.device_hours:.3g} device-hours, "
-        f"{restart}; {case.num_devices} would take {hours:.3g} h and {hours * (case.num_devices or 0):.3g}"
+        f"{best.num_devices} devices finish in {_sum(best.hours)} h and {_sum(best.device_hours)} device-hours, "
+        f"{restart}; {case.num_devices} would take {_sum(hours)} h and {_sum(hours * (case.num_devices or 0))}"
     )
     if case.intent.deadline_h is not None and hours > case.intent.deadline_h:
-        why += f"; the deadline is in {case.intent.deadline_h:.3g} h"
+        why += f"; the deadline is in {_sum(case.intent.deadline_h)} h"
     # Two runs of the same code differ by NOISE: so may what was measured at another size.
     slack_h = NOISE * hours
     steps = restart_h = None

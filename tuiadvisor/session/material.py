@@ -106,11 +106,12 @@ def gather(
     questions: tuple[Question, ...] = (),
     speed_at: SpeedAt | None = None,
     parts: Parts | None = None,
+    held: str = "",
 ) -> Material:
     """All of it.
 
     speed_at: how fast other sizes would be; None: nobody asks for one. parts: of the run's step, where they bound
-    other sizes.
+    other sizes. held: what was decided of the same run a moment ago.
     """
     stated = {
         key: answers[name]
@@ -147,6 +148,7 @@ def gather(
         result_as_good_now=answers.get("run_worth_finishing") == "as good",
         paid_anyway=answers.get("queue_and_others") == "no",
         pace=paces[id(run)],
+        held=held,
         wanted=wanted(
             answers.get(OTHER_SIZE),
             (run.num_devices, steps, paces[id(run)]),

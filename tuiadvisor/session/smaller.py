@@ -44,6 +44,7 @@ def fewer(parts: Parts, case: Case) -> Fewer | None:
     if intent.objective not in SAVING or case.paid_anyway or case.moves or not case.enough:
         return None
     least = NOISE if intent.deadline_h is not None else 1 - FLOOR
+    least = least / 2 if case.held == "rescale" else least
     best = None
     for divisor in SMALLER:
         devices = parts.devices // divisor
@@ -61,7 +62,8 @@ def fewer(parts: Parts, case: Case) -> Fewer | None:
 
 def _at(parts: Parts, devices: int, case: Case) -> Fewer:
     step = sized_at(parts, devices, "strong").step_s  # the same batch in all, so the same steps
-    ratio, shortest_s = devices / parts.devices, parts.step_s * max(1 - case.step_slack, NOISE)
+    slack = 0.0 if case.held == "rescale" else case.step_slack
+    ratio, shortest_s = devices / parts.devices, parts.step_s * max(1 - slack, NOISE)
     low, high = 1 - ratio * step.high / shortest_s, 1 - ratio * step.low / parts.step_s
     now_h, steps, pace = case.hours_now, case.remaining_steps, case.pace
     if now_h is None or not steps or pace is None:

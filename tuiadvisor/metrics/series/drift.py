@@ -1,6 +1,7 @@
 """A time that grows little by little: no change point dates it, and no mean over a window sizes it.
 
-In: seconds, one value a step.  Out: Drift, None where it does not grow, or grows in one jump: a change of level.
+In: seconds, one value a step.  Out: Drift, None where it does not grow, or grows in one jump: a change of level; what
+its growth costs in a window of steps.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.change_points import NUM_STANDARD_ERRORS
+from tuiadvisor.metrics.series.what_if import NORMAL_QUANTILE, of_share
 from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
+    from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.metrics.steps.arrays import Floats
 
 NUM_PARTS: Final = 8  # few enough that each has a sure median, enough for a trend of them
@@ -31,6 +34,8 @@ class Drift:
     first_s: float
     last_s: float
     num_steps: int  # between their middles
+    noise_s: float = 0.0  # standard deviation of a step about its eighth
+    error_s: float = 0.0  # standard error of first_s
 
     @property
     def growth_s(self) -> float:
@@ -55,4 +60,21 @@ def find_drift(series_K: Floats) -> Drift | None:
     error = 1.25 * noise * np.sqrt(2 / parts[0].size)
     if growth < NUM_STANDARD_ERRORS * error:
         return None
-    return Drift(float(levels[0]), float(levels[-1]), values.size - parts[0].size)
+    alone = error / float(np.sqrt(2))
+    return Drift(float(levels[0]), float(levels[-1]), values.size - parts[0].size, noise, alone)
+
+
+def growth_gain(drift: Drift, step_K: Floats, series_K: Floats) -> Gain | None:
+    """If it had stayed as it was at first, in these steps; None where none of them is known.
+
+    The interval is of the noise about the growth and of the first level, not of the growth itself: blocks of a series
+    that rises differ by its rise, which is no chance.
+    """
+    known_K = np.isfinite(series_K) & np.isfinite(step_K)
+    step_s = float(step_K[known_K].mean()) if known_K.any() else 0.0
+    if step_s <= 0:
+        return None
+    loss_s = float(series_K[known_K].mean()) - drift.first_s
+    error_s = float(np.hypot(drift.noise_s / np.sqrt(known_K.sum()), drift.error_s))
+    low_s, high_s = loss_s - NORMAL_QUANTILE * error_s, loss_s + NORMAL_QUANTILE * error_s
+    return of_share(step_s, max(loss_s, 0.0) / step_s, low_s / step_s, high_s / step_s)
