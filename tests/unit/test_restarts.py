@@ -90,6 +90,21 @@ def test_new_processes_without_a_step_are_said_to_have_made_none() -> None:
     )
 
 
+def test_a_start_that_comes_to_nothing_is_lost_time() -> None:
+    """It was in no part: goodput looked as if the run had ended with its last step."""
+    began, now = (folded(frames).view().wall for frames in (BEFORE, AGAIN))
+    assert began is not None
+    assert now is not None
+    parts = {part.kind: part.seconds for part in now.waterfall}
+    assert (began.num_restarts, now.num_restarts) == (0, 1)
+    assert parts["restart"] == pytest.approx(12.0)
+    assert now.span_s == pytest.approx(began.span_s + 12.0)
+    assert now.ended_wall_s == pytest.approx((began.ended_wall_s or 0.0) + 12.0)
+    assert now.end_to_end is not None
+    assert began.end_to_end is not None
+    assert now.end_to_end < began.end_to_end
+
+
 def test_a_step_of_the_new_processes_ends_it() -> None:
     """From then on it is an event and a mark, and nothing more."""
     view = folded([*AGAIN, SECOND]).view()

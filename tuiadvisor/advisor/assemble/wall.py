@@ -43,13 +43,15 @@ def wall_goodput(
         return None
     lives = wall.lives if traced is None else _on_device(wall.lives, traced.stretch(wall.rank))
     last = lives[-1]
-    heard_ns = roster.last_heard_ns(wall.rank) if stands else None
+    heard_ns = roster.last_heard_ns(wall.rank)
+    since_end_s = 0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS
     change, marked_s = _window(wall, store, seen, is_traced=traced is not None)
     clocks = Clocks(
         lives=lives,
         is_first_whole=traced is not None,
         starts=roster.clocks.process_starts(roster.ranks.get(wall.rank), last.host),
-        still_since_end_s=0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS,
+        still_since_end_s=since_end_s if stands else 0.0,
+        since_end_s=since_end_s,
         hangs=hangs,
         change=change,
         marked_s=marked_s,

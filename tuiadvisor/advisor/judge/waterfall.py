@@ -42,6 +42,7 @@ class Clocks:
     wall_shift_ns: int | None = None  # to the wall clock
     is_first_whole: bool = False  # the first record is a whole step, as each mark of a trace is
     hangs: bool = True  # where it stands that is a hang; else what it does since its last step was not seen
+    since_end_s: float = 0.0  # how long this host was heard since the last step, whether the job stands or not
 
 
 @dataclass(slots=True)
@@ -144,10 +145,10 @@ def move_useful(parts: dict[str, float], share: float) -> None:
 
 
 def _bounds(clocks: Clocks, span_s: float) -> dict[str, float]:
-    """The span on the wall clock, which ends with the last step or the hang after it."""
+    """The span on the wall clock: to the last step, or what came after it, a hang or starts without a step."""
     if clocks.wall_shift_ns is None:
         return {}
-    ended_s = (clocks.lives[-1].end_ns + clocks.wall_shift_ns) * NS + clocks.still_since_end_s
+    ended_s = (clocks.lives[-1].end_ns + clocks.wall_shift_ns) * NS + _after_last_step_s(clocks)
     return {"began_wall_s": ended_s - span_s, "ended_wall_s": ended_s}
 
 
@@ -200,8 +201,20 @@ def _outside(clocks: Clocks) -> _Cut:
         cut.num_steps += num_steps
         former = life
     cut.startup_s = cut.parts.get("startup") if cut.from_start else None
-    cut.add("hang" if clocks.hangs else "not_judged", clocks.still_since_end_s)
+    num_failed = _num_failed_starts(clocks)
+    cut.num_restarts += num_failed
+    cut.add("restart" if num_failed else "hang" if clocks.hangs else "not_judged", _after_last_step_s(clocks))
     return cut
+
+
+def _num_failed_starts(clocks: Clocks) -> int:
+    """Processes that were this rank after the one that made the last step, and have made none."""
+    last = _start(clocks, clocks.lives[-1])
+    return 0 if last is None else sum(start > last[0] for start, _ in clocks.starts)
+
+
+def _after_last_step_s(clocks: Clocks) -> float:
+    return clocks.since_end_s if _num_failed_starts(clocks) else clocks.still_since_end_s
 
 
 def _start(clocks: Clocks, life: Life) -> tuple[int, bool] | None:
