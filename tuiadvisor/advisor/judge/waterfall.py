@@ -42,7 +42,9 @@ class Clocks:
     wall_shift_ns: int | None = None  # to the wall clock
     is_first_whole: bool = False  # the first record is a whole step, as each mark of a trace is
     hangs: bool = True  # where it stands that is a hang; else what it does since its last step was not seen
-    since_end_s: float = 0.0  # how long this host was heard since the last step, whether the job stands or not
+    since_end_s: float = (
+        0.0  # how long this host was heard since the last step, whether the job stands or not
+    )
 
 
 @dataclass(slots=True)
