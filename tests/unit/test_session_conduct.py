@@ -95,6 +95,17 @@ def test_a_healthy_run_is_kept_and_an_empty_one_decides_nothing() -> None:
     assert "Unknown" in empty.whys[NAMES.index("idle")].answer
 
 
+def test_a_run_that_is_kept_is_kept_for_the_reason_on_its_screen() -> None:
+    """A step that is mostly exchange is not called one without a loss."""
+    run = view()
+    because = "120 steady steps of 2.04 s: compute takes only 28 % of them."
+    kept = replace(run.verdict, decision="keep", finding="healthy", because=because, speedup=None)
+    session = conduct([Recorded("a", replace(run, verdict=kept, findings=()))], Intent(), {}, QUESTIONS)
+    assert session.decision.decision == "keep"
+    assert session.decision.why.startswith(because.rstrip("."))
+    assert "worth acting on" not in session.decision.why
+
+
 def test_what_is_stated_prices_the_decision() -> None:
     """Hours and money of the remaining run, and the effort beyond which it no longer pays."""
     intent = Intent(remaining_steps=1e6, price_per_device_hour=2, engineer_hour_price=1)

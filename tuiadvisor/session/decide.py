@@ -71,6 +71,7 @@ class Case:
     unpriced: Unpriced | None = None  # never beside a prospect
     fewer: Fewer | None = None  # by bounds of this run, where no other size was measured
     not_more: NotMore | None = None  # by the same bounds
+    kept_because: str = ""  # what was found of steps that are to be kept, in the words of their own verdict
     held: str = ""  # what was decided of these steps before: it stays until it is likelier not to hold
 
     @property
@@ -184,7 +185,8 @@ def _why_kept(case: Case) -> str:
     found, held = case.wanted, wanted_outcome(case)
     if found is None or not held:
         more = f". {not_more_words(case)}" if case.not_more is not None else ""
-        return f"no measured loss is worth acting on, and no measured size serves the objective better{more}"
+        kept = case.kept_because.rstrip(".") or "no measured loss is worth acting on"
+        return f"{kept}, and no measured size serves the objective better{more}"
     if held == "never":
         return f"{found.devices} devices do not pay, even in the best case"
     if held == "pays":

@@ -148,6 +148,7 @@ def gather(
         result_as_good_now=answers.get("run_worth_finishing") == "as good",
         paid_anyway=answers.get("queue_and_others") == "no",
         pace=paces[id(run)],
+        kept_because=verdict.because if verdict.decision == "keep" else "",
         held=held,
         wanted=wanted(
             answers.get(OTHER_SIZE),
