@@ -12,6 +12,7 @@ from synthetic_pipeline import Pipeline, pipeline_run
 from synthetic_run import Job, final_view
 from test_session_questions import BY_ID, QUESTIONS, RUNS, STATED, computed, held, open_questions, view
 
+from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.relevance import FIELDS, choices
 from tuiadvisor.views.run_view import RunView
 
@@ -66,8 +67,20 @@ def asked_of_runs() -> frozenset[str]:
     return frozenset(one for name in RUNS for one in open_questions(held(view(name))))
 
 
+@cache
+def asked_where_simple() -> frozenset[str]:
+    """Of who stated how complex a change may leave the program."""
+    return frozenset(open_questions(held(view("late and slow"), intent=Intent(max_complexity="low"))))
+
+
+def test_how_complex_a_change_is_is_asked_only_of_who_set_a_limit() -> None:
+    """No question asks for the limit: without it the answer would change nothing."""
+    assert "change_complexity" not in asked_of_runs()
+    assert "change_complexity" in asked_where_simple()
+
+
 def test_every_question_is_asked_somewhere_or_known_to_move_nothing() -> None:
-    everywhere = asked_of_runs().union(*(asked(name) for name in OTHERS))
+    everywhere = asked_of_runs().union(asked_where_simple(), *(asked(name) for name in OTHERS))
     assert everywhere.isdisjoint(NOT_ASKED)
     assert everywhere | NOT_ASKED == {question.id for question in QUESTIONS}
 

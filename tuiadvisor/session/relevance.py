@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 ALWAYS: Final = frozenset({"objective", "purpose"})  # what the session is for: P3 and P6 conclude by it
 NUMBERS: Final = (1.0, 45.0)
-# As if stated, only to see whether an answer beside it would matter; nothing is concluded from it.
+# As if stated, only to see whether an answer beside it would matter; nothing is concluded from it. What no question
+# asks for is not among them: the answer would wait for it in vain.
 SUPPOSED: Final = {
     "objective": "cost",
     "remaining_steps": 1e6,
@@ -32,7 +33,6 @@ SUPPOSED: Final = {
     "failures_per_day": 2.0,
     "restart_min": 5.0,
     "engineer_hour_price": 1.0,
-    "max_complexity": "low",
 }
 SUPPOSED_ANSWERS: Final[dict[str, float]] = {"checkpoint_every": 30.0, "effort_hours": 1.0}
 FIELDS: Final = {
