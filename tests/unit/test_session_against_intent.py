@@ -239,6 +239,23 @@ def test_a_restart_that_eats_what_fewer_devices_save_forbids_them() -> None:
     assert with_intent(as_found(), replace(short, restart_min=60.0)).decided.decision == "tune"
 
 
+def test_a_live_run_starts_again_for_fewer_devices_and_an_ended_one_in_any_case() -> None:
+    """Its start-up was seen: a short rest does not give it back. Nobody stated what a restart takes."""
+    run = as_found()
+    assert run.wall is not None
+    started = replace(run, wall=replace(run.wall, startup_s=600.0, from_start=True))
+    over = replace(started, ranks=tuple(replace(row, state="exited") for row in started.ranks))
+    short, long = (replace(SAVES, remaining_steps=steps) for steps in (2000.0, 1e6))
+    assert with_intent(started, long).decided.decision == "rescale"
+    assert with_intent(started, short).decided.decision == "tune"
+    assert with_intent(over, short).decided.decision == "rescale"
+
+
+def test_where_restarts_let_nothing_be_finished_no_size_is_advised() -> None:
+    never = replace(SAVES, failures_per_day=1e6, restart_min=10.0)
+    assert with_intent(as_found(), never).decided.decision == "tune"
+
+
 def test_screen_and_document_show_what_was_decided() -> None:
     seen = with_intent(view(), SAVES)
     text = " ".join(row.text for row in sections.verdict(seen, 78, 4))

@@ -71,6 +71,7 @@ class Case:
     unpriced: Unpriced | None = None  # never beside a prospect
     fewer: Fewer | None = None  # by bounds of this run, where no other size was measured
     not_more: NotMore | None = None  # by the same bounds
+    restart_h: float = 0.0  # of going on at another size: as stated, else the start-up of a live run
     kept_because: str = ""  # what was found of steps that are to be kept, in the words of their own verdict
     held: str = ""  # what was decided of these steps before: it stays until it is likelier not to hold
 
@@ -274,7 +275,7 @@ def _shrunk(case: Case, found: Fewer) -> Decision:
         values = [getattr(one, name) for one in (likely, worst, best)]
         return None if None in values else Interval(*values)
 
-    restart_h = None if case.intent.restart_min is None else case.intent.restart_min / 60
+    restart_h = case.restart_h or None
     return Decision(
         "rescale",
         why,

@@ -148,6 +148,7 @@ def gather(
         result_as_good_now=answers.get("run_worth_finishing") == "as good",
         paid_anyway=answers.get("queue_and_others") == "no",
         pace=paces[id(run)],
+        restart_h=(intent.restart_min or 0.0) / 60 if run.is_over else restart_hours(run, intent, answers),
         kept_because=verdict.because if verdict.decision == "keep" else "",
         held=held,
         wanted=wanted(

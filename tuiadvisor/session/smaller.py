@@ -43,6 +43,8 @@ def fewer(parts: Parts, case: Case) -> Fewer | None:
     intent = case.intent
     if intent.objective not in SAVING or case.paid_anyway or case.moves or not case.enough:
         return None
+    if case.remaining_steps and case.hours_now is None:
+        return None  # with the restarts stated nothing would ever be finished, at any size
     least = NOISE if intent.deadline_h is not None else 1 - FLOOR
     least = least / 2 if case.held == "rescale" else least
     best = None
@@ -72,9 +74,9 @@ def _at(parts: Parts, devices: int, case: Case) -> Fewer:
         pace.hours(steps * factor)
         for factor in (step.high / shortest_s, step.expected / parts.step_s, step.low / parts.step_s)
     ]
-    restart_h, queue_h = (case.intent.restart_min or 0.0) / 60, case.intent.queue_h or 0.0
+    queue_h = case.intent.queue_h or 0.0
     cases = tuple(
-        move((parts.devices, now_h), (devices, hours), restart_h, case.price_per_device_hour, queue_h)
+        move((parts.devices, now_h), (devices, hours), case.restart_h, case.price_per_device_hour, queue_h)
         for hours in then
         if hours is not None
     )
