@@ -122,7 +122,10 @@ def test_attention_by_what_was_seen_else_by_the_configuration() -> None:
         ({"mm": 100, "uninitialized": 2}, "lazy"),
         ({"mm": 100, "quantized": 1}, "quantized"),
         ({"mm": 100, "conv": 50}, "convolutions"),
-        ({"mm": 100, "models": 2}, "2 models"),
+        (
+            {"mm": 100, "models": 2},
+            "2 models are trained together; count them: tuiadvisor capture RANK --flops",
+        ),
         ({"mm": 100, "encoder_decoder": 1}, "encoder"),
         ({"mm": 100, "sharding": "tensor parallel: sizes of one rank"}, "shards"),
         ({"params": 5}, "no weight"),

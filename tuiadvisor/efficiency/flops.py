@@ -51,7 +51,7 @@ def why_not_countable(stack: Stack) -> str:
             (stack.number("conv") or 0) > MOSTLY_CONVOLUTIONS * multiplied,
             f"it is made of convolutions, whose FLOPs depend on the image's size; {COUNT}",
         ),
-        ((stack.number("models") or 0) > 1, f"{stack.number('models')} models are trained together: {STATE}"),
+        ((stack.number("models") or 0) > 1, f"{stack.number('models')} models are trained together; {COUNT}"),
         (stack.facts.get("encoder_decoder"), f"encoder and decoder see tokens of their own: {STATE}"),
         (not multiplied, f"no weight that is multiplied was seen: {STATE}"),
         # How often a weight is used, and on how many rows, is known of a transformer over token ids alone.
