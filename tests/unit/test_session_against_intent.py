@@ -170,10 +170,13 @@ def test_more_devices_are_said_not_to_be_worth_it_where_even_the_best_case_is_no
     by_cost = with_intent(short, SAVES).decided
     assert by_cost.decision == "keep"
     assert (
-        "Not worth more than 16 devices: 32 devices take no fewer device-hours even at best"
+        "Keep: not worth more than 16 devices: 32 devices take no fewer device-hours even at best"
         in by_cost.sentence
     )
     assert by_cost.would_change.startswith("Time as the objective")
+    narrow = [row.text.strip() for row in sections.verdict(with_intent(short, SAVES), 70, 4)]
+    assert narrow[0].endswith("not worth more than 16 devices: 32 devices take no fewer")
+    assert any(row.startswith("would change it: Time as the objective") for row in narrow)
     cheap, dear = (replace(SAVES, objective="time", price_of_time=worth) for worth in (0.01, 1e6))
     assert (
         "and the same total batch an hour earlier costs at least"

@@ -78,7 +78,7 @@ def _verdict(case: Case, decision: Decision, found: Verdict) -> Verdict | None:
         not_more = not_more_words(case)
         return replace(
             found,
-            sentence=f"{found.sentence} {not_more}.",
+            sentence=_led_by(not_more, found.sentence),
             because=f"{found.because} {not_more}.",
             would_change=limits,
         )
@@ -94,3 +94,13 @@ def _because(case: Case, decision: Decision, found: Verdict, limits: str) -> str
     if found.decision == "tune" or decision.decision == "stop":
         said.append(f"Of the steps themselves: {found.sentence}")
     return " ".join(said)
+
+
+def _led_by(first: str, sentence: str) -> str:
+    """The same verdict with this before its reason: where a screen has no room for all, it has it for the answer."""
+    word, _, rest = sentence.partition(": ")
+    return (
+        f"{word}: {first[0].lower()}{first[1:]}. {rest[:1].upper()}{rest[1:]}"
+        if rest
+        else f"{sentence} {first}."
+    )

@@ -83,6 +83,7 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
         lines = [*lines[: max_rows - 1], indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
     if view.decided.would_change:
         change = wrap(f"would change it: {view.decided.would_change}", room)
+        lines = _cut(lines, max(max_rows - len(change), 1), width)
         lines += [indent(line((text, "dim")), len(badge) + 1) for text in change]
     elif view.decided.next_constraint and len(lines) < max_rows - 1:
         limit = view.decided.next_constraint
