@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -22,9 +23,19 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from synthetic_run import MS, Fault, Job, final_view
 
+from tuiadvisor.cli.options.outlets import add_outlets, outlets_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.outlets import page
-from tuiadvisor.outlets.metrics import DEVICE_FIELDS, MAX_LABEL, MAX_RANKS, families
+from tuiadvisor.outlets.metrics import (
+    DEVICE_FIELDS,
+    MAX_LABEL,
+    MAX_RANKS,
+    TAKEN,
+    _of_findings,
+    _of_job,
+    _of_ranks,
+    families,
+)
 from tuiadvisor.outlets.outlets import Outlets, Wishes
 from tuiadvisor.outlets.page import MetricsServer, is_loopback, registry_of, write_file
 from tuiadvisor.views.devices import RankDevice
@@ -142,6 +153,124 @@ def test_promtool_finds_nothing_to_complain_of(view: RunView) -> None:
     rules = DOCS / "prometheus" / "alerts.yml"
     checked = subprocess.run([PROMTOOL, "check", "rules", rules], capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr.decode()
+
+
+def series(name: str, value: float, **labels: str) -> dict[str, str]:
+    """One that a server has read for an hour, a minute apart."""
+    told = ",".join(f'{key}="{one}"' for key, one in {"job": "train.py", **labels}.items())
+    return {"series": f"tuiadvisor_{name}{{{told}}}", "values": f"{value}x60"}
+
+
+def alarm(name: str, *raised: dict[str, str]) -> dict[str, object]:
+    """What promtool has to find of a rule after an hour."""
+    rules = (DOCS / "prometheus" / "alerts.yml").read_text().split("- alert: ")
+    severity = next(re.findall(r"severity: (\w+)", rule)[0] for rule in rules if rule.startswith(f"{name}\n"))
+    told = [{"exp_labels": {"job": "train.py", "severity": severity, **labels}} for labels in raised]
+    return {"eval_time": "1h", "alertname": name, "exp_alerts": told}
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is not installed")
+@pytest.mark.parametrize("ended", [0, 1])
+def test_two_trainings_of_one_script_are_told_apart_and_what_has_ended_alerts_nobody(
+    tmp_path: Path, ended: int
+) -> None:
+    """Both are `train.py`; the one at b has nothing, and is under way."""
+    here, other = {"instance": "a:9409"}, {"instance": "b:9409"}
+    late = {"finding": "straggler", "severity": "critical", "ranks": "1", "pattern": "P1"}
+    given = [
+        series("straggler_loss_seconds", 0.02, rank="1", cause="data_wait", **here),
+        *(series("step_mean_seconds", 0.1, **one) for one in (here, other)),
+        series("goodput_ratio", 0.3, of="end_to_end", **here),
+        *(series("finding", 1, **{**late, **here, "finding": id_}) for id_ in ("straggler", "hang")),
+        series("ranks", 1, state="killed", **here),
+        series("ended", ended, **here),
+        series("ended", 0, **other),
+    ]
+    raised = [] if ended else [here]
+    named = [{**one, "finding": "straggler", "ranks": "1"} for one in raised]
+    low = [{**one, "of": "end_to_end"} for one in raised]
+    tests = [
+        alarm("TrainingStandsStill", *raised),
+        alarm("TrainingCriticalFinding", *named),
+        alarm("TrainingStragglerCostsTenth", *raised),
+        alarm("TrainingGoodputLow", *low),
+        alarm("TrainingLostRanks", here),
+    ]
+    asked = {"interval": "1m", "input_series": given, "alert_rule_test": tests}
+    rules = (DOCS / "prometheus" / "alerts.yml").read_text()
+    (tmp_path / "alerts.yml").write_text(re.sub(r"\n +annotations:\n +summary: .*", "", rules))
+    document = {"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": [asked]}
+    (tmp_path / "test.json").write_text(json.dumps(document))  # JSON is YAML
+    words = [PROMTOOL, "test", "rules", str(tmp_path / "test.json")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is not installed")
+def test_the_servers_configuration_of_the_page_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "prometheus.md").read_text(), re.DOTALL)
+    assert "honor_labels: true" in block
+    path = tmp_path / "prometheus.yml"
+    path.write_text(block)
+    words = [PROMTOOL, "check", "config", "--syntax-only", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_label_of_ones_own_is_on_each_figure(view: RunView, tmp_path: Path) -> None:
+    """Two trainings of one script may write files on one machine: no sample is there twice."""
+    parser = argparse.ArgumentParser()
+    add_outlets(parser)
+    kept = []
+    for run in ("a", "b"):
+        path = tmp_path / f"{run}.prom"
+        options = parser.parse_args(["--metrics-file", str(path), "--metrics-label", f"run={run}"])
+        with outlets_of(options) as outlets:
+            outlets._latest = view
+            write_file(outlets._registry, path)
+            families = list(text_string_to_metric_families(path.read_text()))
+        kept.append([(one.name, *sorted(one.labels.items())) for each in families for one in each.samples])
+    assert kept[0]
+    assert not set(kept[0]) & set(kept[1])
+    assert [("run", "a")] * len(kept[0]) == [pair for one in kept[0] for pair in one[1:] if pair[0] == "run"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run"], ["run="], ["__run=a"], ["1=a"], ["job=a"], ["rank=a"], ["le=1"], ["run=a", "run=b"]],
+    ids=str,
+)
+def test_a_label_that_is_none_is_a_line(words: list[str], tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_outlets(parser)
+    given = [each for word in words for each in ("--metrics-label", word)]
+    options = parser.parse_args(["--metrics-file", str(tmp_path / "a.prom"), *given])
+    with pytest.raises(TuiadvisorError, match="--metrics-label"), outlets_of(options):
+        pass
+
+
+def test_no_label_of_ours_is_free_for_others(view: RunView) -> None:
+    used = {name for _, labels in samples(view) for name, _ in labels}
+    assert used <= TAKEN
+    assert {
+        name for spec in (*_of_job(view), *_of_ranks(view), *_of_findings(view)) for name in spec[2]
+    } <= TAKEN
+
+
+def test_each_panel_shows_the_jobs_and_instances_that_were_chosen() -> None:
+    board = json.loads((DOCS / "prometheus" / "grafana.json").read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    chosen = [one["name"] for one in board["templating"]["list"] if one["type"] == "query"]
+    assert chosen == ["job", "instance"]
+    assert all(f'{name}=~"${name}"' in one for one in expressions for name in chosen)
+
+
+def test_the_rate_of_a_run_that_has_ended_is_none(view: RunView) -> None:
+    """Its median step is still that of the run; steps a second are of now."""
+    names = {name for name, _ in samples(view)}
+    over = {name for name, _ in samples(replace(view, ended="it has ended"))}
+    assert names - over == {name for name in names if name.endswith("_per_second")}
+    assert "tuiadvisor_steps_per_second" in names
 
 
 def fetched(url: str, **headers: str) -> tuple[int, str]:

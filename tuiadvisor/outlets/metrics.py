@@ -49,6 +49,34 @@ DEVICE_FIELDS: Final = (
     ("device_throttle_seconds", "Time in which the clock was held back", "throttle_s", 1.0),
 )
 
+# Names that samples have already, or that Prometheus keeps for itself.
+TAKEN: Final = frozenset(
+    [
+        "job",
+        "phase",
+        "of",
+        "kind",
+        "decision",
+        "state",
+        "rank",
+        "host",
+        "cause",
+        "finding",
+        "severity",
+        "pattern",
+        "ranks",
+        "torch",
+        "python",
+        "backend",
+        "device",
+        "clock",
+        "version",
+        "le",
+        "quantile",
+    ]
+)
+MAX_LABELS: Final = 8  # of the user's own
+
 _Sample = tuple[tuple[str, ...], float | None]  # label values behind `job`, and the value; None: not known
 
 
@@ -59,6 +87,14 @@ def families(view: RunView, version: str) -> list[Metric]:
     found += [_gauge(job, *spec) for spec in (*_of_job(view), *_of_ranks(view), *_of_findings(view))]
     found += [_counter(job, name, text, value) for name, text, value in _counters(view)]
     return [family for family in found if family.samples]
+
+
+def labelled(found: Iterable[Metric], labels: Mapping[str, str]) -> list[Metric]:
+    """The families with these labels on each sample, too."""
+    families = list(found)
+    for family in families:
+        family.samples = [one._replace(labels={**one.labels, **labels}) for one in family.samples]
+    return families
 
 
 def label(text: str) -> str:
@@ -84,7 +120,8 @@ def _of_job(view: RunView) -> Iterator[_Spec]:
     yield "step_p95_seconds", "95th percentile of the steady steps' times", (), [((), step.p95_s)]
     yield "step_mean_seconds", "Mean time of a steady step: what the phases sum to", (), [((), step.mean_s)]
     for unit in ("steps", "samples", "tokens"):
-        rate = getattr(step, f"throughput_{unit}_s")
+        # A rate is of now: one of a run that has ended would be drawn as a training that goes on.
+        rate = None if view.ended else getattr(step, f"throughput_{unit}_s")
         yield (
             f"{unit}_per_second",
             f"Throughput of the whole job in {unit}, pauses included",

@@ -35,6 +35,7 @@ class Wishes:
 
     address: tuple[str, int] | None = None  # of the page
     token: str = ""
+    labels: tuple[tuple[str, str], ...] = ()  # of the user's own, on each sample
     file: Path | None = None
     otlp: bool = False  # to where OpenTelemetry's standard variables say
     command: str | None = None
@@ -52,7 +53,7 @@ class Outlets:
     def __init__(self, wishes: Wishes) -> None:
         """Validate, and listen."""
         self._latest: RunView | None = None
-        self._registry = registry_of(lambda: self._latest, __version__)
+        self._registry = registry_of(lambda: self._latest, __version__, dict(wishes.labels))
         receivers: list[Receiver] = []
         if wishes.command is not None:
             receivers.append(CommandReceiver(wishes.command))

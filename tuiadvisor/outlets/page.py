@@ -15,6 +15,7 @@ import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -23,10 +24,10 @@ from prometheus_client.registry import Collector
 
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.log import Logger
-from tuiadvisor.outlets.metrics import families
+from tuiadvisor.outlets.metrics import families, labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from prometheus_client.core import Metric
 
@@ -37,25 +38,33 @@ PATH: Final = "/metrics"
 REQUEST_S: Final = 5.0  # whoever connects and says nothing is let go
 WHOLE_S: Final = 20.0  # nor does anybody hold a place for longer, who sends or takes a byte now and then
 MAX_READERS: Final = 16  # at a time
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost."})
 
 
 class _Run(Collector):
     """The newest view, whenever somebody asks."""
 
-    def __init__(self, latest: Callable[[], RunView | None], version: str) -> None:
-        self._latest, self._version = latest, version
+    def __init__(
+        self, latest: Callable[[], RunView | None], version: str, labels: Mapping[str, str] = NO_LABELS
+    ) -> None:
+        self._latest, self._version, self._labels = latest, version, labels
 
     def collect(self) -> Iterable[Metric]:
         """No family before there is a view."""
         view = self._latest()
-        return [] if view is None else families(view, self._version)
+        return [] if view is None else labelled(families(view, self._version), self._labels)
 
 
-def registry_of(latest: Callable[[], RunView | None], version: str) -> CollectorRegistry:
-    """A registry of its own: nothing of this process, of Python or of other libraries is on the page."""
+def registry_of(
+    latest: Callable[[], RunView | None], version: str, labels: Mapping[str, str] = NO_LABELS
+) -> CollectorRegistry:
+    """A registry of its own: nothing of this process, of Python or of other libraries is on the page.
+
+    labels: the user's own, on each sample.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Run(latest, version))
+    registry.register(_Run(latest, version, labels))
     return registry
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError, one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT: Final = "127.0.0.1:9409"
 MAX_TOKEN: Final = 4096
+LABEL: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def add_outlets(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +40,11 @@ def add_outlets(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write them to this file, for node_exporter's textfile collector",
     )
+    group.add_argument(
+        "--metrics-label", action="append", default=[], metavar="NAME=VALUE",
+        help="a label of your own on each figure of --metrics, --metrics-file and --otlp: tells two trainings of one "
+        "script apart; may be given several times",
+    )  # fmt: skip
     group.add_argument(
         "--otlp", action="store_true",
         help="send them by OTLP over HTTP to where OTEL_EXPORTER_OTLP_ENDPOINT says (default http://localhost:4318)",
@@ -61,14 +68,16 @@ def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
     """The Outlets that were asked for, listening; None where there are none. What failed is said at the end."""
     asked = (options.metrics, options.metrics_file, options.otlp, options.on_finding, options.webhook)
     if not any(asked):
-        if options.metrics_token:
-            raise TuiadvisorError("--metrics-token: nothing is served; add --metrics")
+        if options.metrics_token or options.metrics_label:
+            name = "--metrics-token" if options.metrics_token else "--metrics-label"
+            raise TuiadvisorError(f"{name}: nothing is served; add --metrics")
         yield None
         return
     module = importlib.import_module("tuiadvisor.outlets.outlets")
     wishes = module.Wishes(
         address=options.metrics,
         token=_token(options.metrics_token) if options.metrics_token else "",
+        labels=_labels(options.metrics_label),
         file=Path(options.metrics_file) if options.metrics_file else None,
         otlp=options.otlp,
         command=options.on_finding,
@@ -102,6 +111,24 @@ def _address(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or int(port) > 65535 or any(char.isspace() for char in host):
         raise ArgumentTypeError(f"{text!r} is not an address; write {DEFAULT}")
     return host or "127.0.0.1", int(port)
+
+
+def _labels(given: list[str]) -> tuple[tuple[str, str], ...]:
+    """NAME=VALUE of each. TuiadvisorError for a name that is none, that samples have already, or that comes twice."""
+    metrics = importlib.import_module("tuiadvisor.outlets.metrics")
+    found: dict[str, str] = {}
+    for text in given:
+        name, mark, value = text.partition("=")
+        if not mark or not value or LABEL.fullmatch(name) is None:
+            raise TuiadvisorError(
+                f"--metrics-label {one_line(text)}: write NAME=VALUE, with a NAME of letters, digits and _"
+            )
+        if name in metrics.TAKEN or name in found:
+            raise TuiadvisorError(f"--metrics-label {name}: there is such a label already; name it otherwise")
+        found[name] = metrics.label(value)
+    if len(found) > metrics.MAX_LABELS:
+        raise TuiadvisorError(f"--metrics-label: {metrics.MAX_LABELS} at most")
+    return tuple(found.items())
 
 
 def _webhook(argument: str | None) -> str | None:
