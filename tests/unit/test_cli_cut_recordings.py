@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 from synthetic_run import Job
 from unit.test_contents import recording
 
+import tuiadvisor
 from tuiadvisor.cli import main
+from tuiadvisor.mcpserver.paths import Roots
+from tuiadvisor.mcpserver.questions import Questions
 from tuiadvisor.stream.recording import NOT_CLOSED, RecordingReader
 
 if TYPE_CHECKING:
@@ -52,6 +56,24 @@ def test_a_cut_recording_is_said_to_be_cut(
         arguments = [word.replace("RUN", str(run)).replace("OUT", str(out)) for word in words]
         assert 0 == main(arguments)
         assert num_said == capsys.readouterr().err.count(CUT)
+
+
+def test_what_is_kept_or_asked_from_python_says_so_too(
+    whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody reads standard error there."""
+    path = whole.with_name("cut.tuirec")
+    path.write_bytes(whole.read_bytes()[:-300])
+    for run, is_cut in ((whole, False), (path, True)):
+        report = whole.with_suffix(".html")
+        main(["report", str(run), "-o", str(report)])
+        capsys.readouterr()
+        main(["diagnose", "--json", str(run)])
+        said = json.loads(capsys.readouterr().out)["losses"]["notes"]
+        opened = tuiadvisor.open(run)
+        told = Questions(Roots([str(run.parent)])).diagnose(run.name)["losses"]["notes"]
+        for text in (report.read_text(), said, told, opened.diagnose()["losses"]["notes"], opened.report()):
+            assert is_cut == (CUT in str(text))
 
 
 def test_a_recording_that_nobody_closed(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:

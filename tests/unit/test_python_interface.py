@@ -12,6 +12,7 @@ import threading
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from patience import PATIENCE_S, wait_until
 from synthetic_run import MS, Fault, Job, final_view
@@ -74,6 +75,15 @@ def test_tables_hold_each_rank_and_step_and_null_where_unknown(folder: Path) -> 
     assert max(mean, key=mean.__getitem__) == 2
     assert steps["h2d_ns"].null_count == steps.num_rows  # no device: unknown, not nothing
     assert tuiadvisor.open("run.tuirec").ranks().num_rows == 4
+
+
+def test_a_column_is_one_piece_of_memory_that_others_take_as_it_is(folder: Path) -> None:
+    pytest.importorskip("pyarrow")
+    steps = tuiadvisor.open(folder / "run.tuirec").steps()
+    assert {1} == {column.num_chunks for column in steps.columns}
+    column = steps["rank_step"]
+    taken = np.asarray(column.chunk(0).to_numpy(zero_copy_only=True))
+    assert taken.__array_interface__["data"][0] == column.chunk(0).buffers()[1].address
 
 
 class _Frames(HTMLParser):

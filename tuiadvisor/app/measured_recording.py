@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.app.looks import Looks, piece_bytes
-from tuiadvisor.app.progress import read_along
+from tuiadvisor.app.progress import read_along, to_stderr
+from tuiadvisor.app.whole_recording import with_note
 from tuiadvisor.events import NOTHING_GIVEN
 
 if TYPE_CHECKING:
@@ -27,12 +28,17 @@ def measured(path: str, given: GivenWork = NOTHING_GIVEN, read: str = "") -> Mea
     looks = Looks()
     file = read or path
     folding: list[Advisor] = []
+    noted: list[str] = []
+
+    def say(name: str, note: str) -> None:
+        to_stderr(name, note)
+        noted.append(note)
 
     def frames() -> Iterator[bytes]:
         """At the ends of pieces one looks, as every other reading of a whole recording does."""
         size = Path(file).stat().st_size if Path(file).is_file() else 0
         done = 0.0
-        for share, frame in read_along(file, piece_bytes(size)):
+        for share, frame in read_along(file, piece_bytes(size), say=say):
             if share != done:
                 looks.look(folding[0], done)
             done = share
@@ -40,4 +46,4 @@ def measured(path: str, given: GivenWork = NOTHING_GIVEN, read: str = "") -> Mea
         looks.look(folding[0], done)
 
     found = measure(path, frames(), given, folding.append)
-    return replace(found, view=looks.last(found.view))
+    return replace(found, view=with_note(looks.last(found.view), "; ".join(noted)))

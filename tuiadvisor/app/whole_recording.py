@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import Advisor
@@ -35,7 +36,8 @@ def whole_view(
 ) -> RunView:
     """The view at a recording's end, with what was over by then.
 
-    given: work of a step, wins over what the recording says. say: told what is damaged or cut off, where anything is.
+    given: work of a step, wins over what the recording says. say: told what is damaged or cut off, where anything is;
+    the view's losses say so, too.
     """
     advisor, looks = Advisor(given=given), Looks()
     source = FileSource(path)
@@ -47,7 +49,14 @@ def whole_view(
             say(note)
     finally:
         source.close()
-    return looks.last(advisor.view())
+    return with_note(looks.last(advisor.view()), note)
+
+
+def with_note(view: RunView, note: str) -> RunView:
+    """With what is damaged or cut off among what was not seen: JSON, reports and Python have no standard error."""
+    if not note:
+        return view
+    return replace(view, losses=replace(view.losses, notes=(*view.losses.notes, note)))
 
 
 def view_at(

@@ -76,5 +76,6 @@ def arrow_table(reading: Reading, name: str) -> Any:
         for table, values in tables_of(believed(reading("reading"), found), found)
         if table == name
     ]
-    # Dictionaries grow from batch to batch: one for all is what readers expect of a column.
-    return arrow.Table.from_batches(batches, schema=columns.schema).unify_dictionaries()
+    # Dictionaries grow from batch to batch: one for all is what readers expect of a column. And one chunk: who takes a
+    # column as one array would copy it together each time.
+    return arrow.Table.from_batches(batches, schema=columns.schema).unify_dictionaries().combine_chunks()
