@@ -28,6 +28,7 @@ export TUIADVISOR_RECORDING=1
         [ "$code" != 0 ] || break
         rm -f "$file" # no step in it, and it says so in the log
         sleep 5
+        [ -e "$file.pid" ] || break # it came while there was no recording to end
     done
 ) > /dev/null 2>&1 < /dev/null &
 exit 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -92,6 +93,26 @@ def test_scripts_are_sound_and_do_nothing_outside_a_job(path: Path, tmp_path: Pa
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_that_ends_between_two_tries_is_recorded_no_more(tmp_path: Path) -> None:
+    """The epilog finds no recording to end then; another one, begun later, nobody would end."""
+    programs = {
+        "tuiadvisor": f'echo begun >> "{tmp_path}/begun"\nexit 1',
+        "sleep": f'SLURM_JOB_ID=7 TUIADVISOR_RECORDING= sh "{DEPLOY}/slurm/epilog.sh"',
+        "seq": "echo 1 2 3 4 5 6 7 8",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    reads, writes = os.pipe()  # the loop behind the script holds it, as long as it runs
+    words = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "TUIADVISOR_FOLDER": str(tmp_path)}
+    subprocess.run([DEPLOY / "slurm" / "prolog.sh"], env=words, pass_fds=[writes], check=True)
+    os.close(writes)
+    assert os.read(reads, 1) == b""
+    os.close(reads)
+    assert (tmp_path / "begun").read_text() == "begun\n"
+    assert not list(tmp_path.glob("*.pid"))
 
 
 def test_the_container_file_installs_extras_that_exist() -> None:
