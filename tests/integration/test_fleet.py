@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 
 import psutil
@@ -34,9 +37,12 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def fleet(folder: Path, *jobs: str, viewers: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+def fleet(
+    folder: Path, *jobs: str, viewers: tuple[str, ...] = (), outlets: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
     """Its hubs are up; ended afterwards whatever happens."""
     words = [word for job in jobs for word in ("--job", job)] + [f"--viewer={name}" for name in viewers]
+    words += outlets
     process = subprocess.Popen(
         [*COMMAND, "fleet", str(folder), *words, "--hub-address", "127.0.0.1"], stdout=subprocess.DEVNULL
     )
@@ -56,12 +62,31 @@ def said(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def port_of_two() -> int:
+    """Free, as is the next one."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+            with contextlib.suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + 1))
+                return port
+
+
+def fleet_jobs(port: int) -> set[str]:
+    """Of the figures of a page."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer:
+        return set(re.findall(r'fleet_job="(\w+)"', answer.read().decode()))
+
+
 def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
+    port = port_of_two()
+    outlets = (f"--metrics={port}", "--label=team=vision")
     with (
         running(2, "--step-ms", "60", "--seconds", "3000") as (first, _),
         running(3, "--step-ms", "60", "--seconds", "3000") as (second, _),
-        fleet(folder, "alpha", "beta", viewers=("alpha:anna", "alpha:ben")) as process,
+        fleet(folder, "alpha", "beta", viewers=("alpha:anna", "alpha:ben"), outlets=outlets) as process,
     ):
         agents = [
             subprocess.Popen(
@@ -77,6 +102,7 @@ def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) ->
                 done = said("watch", "--once", "--for", "200s", "--key", str(folder / job / file))
                 assert (0, "") == (done.returncode, complaints(done.stderr))
                 assert f"{num_ranks} ranks" in done.stdout
+            assert [{"alpha"}, {"beta"}] == [fleet_jobs(port), fleet_jobs(port + 1)]
             # A viewer of alpha who knows where beta's hub is.
             stolen = tmp_path / "stolen"
             keys = [folder / "alpha" / name for name in ("viewer", "viewer-anna", "viewer-ben")]

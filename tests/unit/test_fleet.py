@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from argparse import ArgumentTypeError
 from pathlib import Path
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from tuiadvisor.app.fleet import Limits, check_job, held, own_folder, prune
 from tuiadvisor.cli.commands import run
-from tuiadvisor.cli.fleet import MAX_VIEWERS, _with_viewers, num_bytes
+from tuiadvisor.cli.fleet import MAX_VIEWERS, _with_viewers, add_options, num_bytes
+from tuiadvisor.cli.options.outlets import add_outlets, words_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.keys import make_session_keys
 
@@ -132,6 +134,55 @@ def test_bytes_as_people_type_them() -> None:
 def test_limits_without_a_job_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is removed by a command that only looks."""
     assert run(["fleet", str(tmp_path), "--once", "--keep", "1s"]) == 2
+    assert "--job" in capsys.readouterr().err
+
+
+def options_of(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return parser.parse_args(["folder", *words])
+
+
+def test_each_job_tells_others_with_its_name_and_by_a_port_of_its_own(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-long-enough-word-for-all\n")
+    token.chmod(0o600)
+    given = ["--metrics=0.0.0.0:9500", f"--metrics-token={token}", "--label=team=vision"]
+    given += ["--on-finding=true -v", "--webhook=https://hooks.example.com/a", "--webhook-format=slack"]
+    told = words_of(options_of(*given), ["a", "b"])
+    assert list(told) == ["a", "b"]
+    for number, (job, words) in enumerate(told.items()):
+        parser = argparse.ArgumentParser()
+        add_outlets(parser)
+        read = parser.parse_args(list(words))
+        assert read.metrics == ("0.0.0.0", 9500 + number)  # noqa: S104
+        assert (read.label, read.on_finding) == (["team=vision", f"fleet_job={job}"], "true -v")
+        assert (read.webhook, read.webhook_format) == ("https://hooks.example.com/a", "slack")
+        assert read.metrics_token == str(token)
+    assert words_of(options_of(), ["a"]) == {"a": ()}
+    assert words_of(options_of("--metrics=[::1]:9500"), ["a"])["a"][-1] == "--metrics=[::1]:9500"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--metrics=0.0.0.0:9409"],
+        ["--metrics=0"],
+        ["--metrics=65535"],
+        ["--on-finding=no-such-program-at-all"],
+        ["--webhook=ftp://x"],
+        ["--label=run=a"],
+        ["--metrics", "--label=fleet_job=a"],
+    ],
+    ids=" ".join,
+)
+def test_what_no_hub_could_do_is_refused_before_one_starts(words: list[str]) -> None:
+    with pytest.raises(TuiadvisorError, match=r"^--"):
+        words_of(options_of(*words), ["a", "b"])
+
+
+def test_a_list_tells_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", str(tmp_path), "--once", "--metrics"]) == 2
     assert "--job" in capsys.readouterr().err
 
 

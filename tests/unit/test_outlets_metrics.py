@@ -224,7 +224,7 @@ def test_a_label_of_ones_own_is_on_each_figure(view: RunView, tmp_path: Path) ->
     kept = []
     for run in ("a", "b"):
         path = tmp_path / f"{run}.prom"
-        options = parser.parse_args(["--metrics-file", str(path), "--metrics-label", f"run={run}"])
+        options = parser.parse_args(["--metrics-file", str(path), "--label", f"run={run}"])
         with outlets_of(options) as outlets:
             outlets._latest = view
             write_file(outlets._registry, path)
@@ -243,9 +243,9 @@ def test_a_label_of_ones_own_is_on_each_figure(view: RunView, tmp_path: Path) ->
 def test_a_label_that_is_none_is_a_line(words: list[str], tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     add_outlets(parser)
-    given = [each for word in words for each in ("--metrics-label", word)]
+    given = [each for word in words for each in ("--label", word)]
     options = parser.parse_args(["--metrics-file", str(tmp_path / "a.prom"), *given])
-    with pytest.raises(TuiadvisorError, match="--metrics-label"), outlets_of(options):
+    with pytest.raises(TuiadvisorError, match="--label"), outlets_of(options):
         pass
 
 

@@ -67,6 +67,15 @@ def test_each_piece_of_news_is_told_once(late: RunView) -> None:
     ]
 
 
+def test_labels_of_ones_own_are_in_each_notice(late: RunView) -> None:
+    notices = Notices((("run", "exp42"),))
+    notices.look(late, 0.0)
+    (notice,) = notices.look(late, SETTLE_S)
+    assert notice.document()["labels"] == {"run": "exp42"}
+    assert "run=exp42" in slack_text(notice)
+    assert replace(notice, labels=()).document()["labels"] == {}
+
+
 def test_what_flickers_is_no_news(late: RunView) -> None:
     notices, calm = Notices(), replace(late, findings=())
     assert [

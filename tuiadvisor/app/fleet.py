@@ -70,9 +70,12 @@ def viewer_file(name: str) -> str:
 class Hub:
     """One job's `record`, started anew when it ends."""
 
-    def __init__(self, folder: Path, address: str, viewers: tuple[str, ...] = ()) -> None:
-        """viewers: who gets a key of their own, beside the owner's."""
+    def __init__(
+        self, folder: Path, address: str, viewers: tuple[str, ...] = (), words: tuple[str, ...] = ()
+    ) -> None:
+        """viewers: who gets a key of their own, beside the owner's; words: further options of `record`."""
         self.folder = folder
+        self._words = words
         self._viewers = viewers
         self.output: Path | None = None  # the recording that is being written
         self._address = address
@@ -109,6 +112,7 @@ class Hub:
         command += ["--invite", str(self.folder / INVITATION), "--share", str(self.folder / VIEWER)]
         command += [f"--share={self.folder / viewer_file(name)}" for name in self._viewers]
         command += ["--hub-address", self._address] if self._address else []
+        command += self._words
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         log_fd = os.open(self.folder / LOG, flags, 0o600)
         try:
@@ -148,15 +152,20 @@ def hold(
     address: str,
     limits: Limits,
     say: Callable[[str], None],
+    *,
+    words: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Hubs of these jobs, until KeyboardInterrupt. TuiadvisorError where the folder is held or cannot be used.
 
-    jobs: name -> viewers with a key of their own.
+    jobs: name -> viewers with a key of their own; words: name -> further options of its `record`.
     """
     if len(jobs) > MAX_JOBS:
         raise TuiadvisorError(f"{len(jobs)} jobs; one folder holds {MAX_JOBS} at most, start another one")
     with held(folder):
-        hubs = [Hub(own_folder(folder / check_job(job)), address, names) for job, names in jobs.items()]
+        hubs = [
+            Hub(own_folder(folder / check_job(job)), address, names, words.get(job, ()))
+            for job, names in jobs.items()
+        ]
         due_s = 0.0
         try:
             while True:

@@ -23,6 +23,7 @@ from tuiadvisor.app.fleet import (
 )
 from tuiadvisor.app.screens import show_opened
 from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.outlets import add_outlets, words_of
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.text.terminal import shows_screens
@@ -63,6 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--keep-bytes", type=num_bytes, metavar="50G",
         help="with --job: remove the oldest recordings beyond so many bytes of all jobs together",
     )  # fmt: skip
+    add_outlets(parser, is_fleet=True)
     parser.add_argument("--once", action="store_true", help="no screens: print the list as text")
 
 
@@ -83,6 +85,19 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             "--keep, --keep-bytes, --viewer and --hub-address go with --job: name the jobs to keep hubs for"
         )
+    if any(
+        (
+            options.metrics,
+            options.metrics_token,
+            options.otlp,
+            options.on_finding,
+            options.webhook,
+            options.label,
+        )
+    ):
+        raise TuiadvisorError(
+            "what tells other tools (--metrics, --on-finding, ...) goes with --job: name the jobs to keep hubs for"
+        )
     if not folder.is_dir():
         raise TuiadvisorError(f"{folder}: no such folder; tuiadvisor fleet DIR --job NAME makes it")
     if options.once or not shows_screens():
@@ -96,14 +111,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _hold(options: argparse.Namespace, folder: Path) -> int:
     jobs = _with_viewers(options.job, options.viewer)
+    words = words_of(options, list(jobs))
     own_folder(folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill ends it as ^C does
     for job, names in jobs.items():
         where = one_line(shell_word(str(folder / job)))
         own = "".join(f", {name} with {where}/{viewer_file(name)}" for name in names)
         print(f"{job}: agents come with {where}/{INVITATION}, viewers with {where}/{VIEWER}{own}", flush=True)
+        if page := next(
+            (word.partition("=")[2] for word in words[job] if word.startswith("--metrics=")), None
+        ):
+            print(f"{job}: metrics: http://{page}/metrics", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        hold(folder, jobs, options.hub_address, Limits(options.keep, options.keep_bytes), _say)
+        hold(folder, jobs, options.hub_address, Limits(options.keep, options.keep_bytes), _say, words=words)
     return 0
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 
 Key = tuple[str, tuple[int, ...]]
+Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Notice:
     finding: Finding
     was: str | None  # severity it was told with before
     view: RunView
+    labels: Labels = ()  # of the user's own
 
     def document(self) -> dict[str, object]:
         """As JSON for commands and webhooks."""
@@ -35,6 +37,7 @@ class Notice:
             "schema": SCHEMA,
             "event": self.event,
             "job": run.label,
+            "labels": dict(self.labels),
             "world_size": run.world_size,
             "step": self.view.last_step,
             "finding": {
@@ -56,7 +59,10 @@ class Notice:
     def text(self) -> str:
         """One line for people."""
         what = {"opened": "", "changed": f" (was {self.was})", "closed": " is over"}[self.event]
-        return f"{self.view.run.label or 'training'}: {self.finding.severity}{what}: {self.finding.message}"
+        own = "".join(f" {name}={value}" for name, value in self.labels)
+        return (
+            f"{self.view.run.label or 'training'}{own}: {self.finding.severity}{what}: {self.finding.message}"
+        )
 
 
 @dataclass(slots=True)
@@ -70,7 +76,9 @@ class _Told:
 class Notices:
     """Mutable: show it each view."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Labels = ()) -> None:
+        """labels: of the user's own, in each notice."""
+        self._labels = labels
         self._known: dict[Key, _Told] = {}
 
     def look(self, view: RunView, now_s: float) -> list[Notice]:
@@ -84,12 +92,16 @@ class Notices:
                 entry = self._known[key] = _Told(found, was, now_s, now_s)
             entry.finding, entry.last_s = found, now_s
             if entry.severity != found.severity and now_s - entry.since_s >= SETTLE_S:
-                told.append(Notice("changed" if entry.severity else "opened", found, entry.severity, view))
+                told.append(
+                    Notice(
+                        "changed" if entry.severity else "opened", found, entry.severity, view, self._labels
+                    )
+                )
                 entry.severity = found.severity
         for key, entry in list(self._known.items()):
             if key in present or now_s - entry.last_s < GONE_S:
                 continue
             del self._known[key]
             if entry.severity is not None:
-                told.append(Notice("closed", entry.finding, entry.severity, view))
+                told.append(Notice("closed", entry.finding, entry.severity, view, self._labels))
         return told

@@ -114,6 +114,12 @@ class OtlpSender:
             logger.warning("%s: the collector did not take the metrics", self._shown)
 
 
+def check() -> None:
+    """TuiadvisorError where the variables name no receiver that can be reached this way."""
+    _receiver()
+    _interval_s()
+
+
 def metrics_of(families: Iterable[Family], start_ns: int, now_ns: int) -> Iterator[Metric]:
     """Families of the page as OTLP has them; their figures and labels are the same."""
     for family in families:

@@ -14,13 +14,14 @@ from tuiadvisor.log import Logger
 from tuiadvisor.outlets.delivery import CommandReceiver, Delivery, Format, WebhookReceiver
 from tuiadvisor.outlets.metrics import PREFIX
 from tuiadvisor.outlets.notices import Notices
-from tuiadvisor.outlets.page import MetricsServer, registry_of, write_file
+from tuiadvisor.outlets.page import MetricsServer, check_host, registry_of, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tuiadvisor.outlets.delivery import Receiver
+    from tuiadvisor.outlets.notices import Labels
     from tuiadvisor.views.run_view import RunView
 
 logger: Final = Logger(__name__)
@@ -35,7 +36,7 @@ class Wishes:
 
     address: tuple[str, int] | None = None  # of the page
     token: str = ""
-    labels: tuple[tuple[str, str], ...] = ()  # of the user's own, on each sample
+    labels: Labels = ()  # of the user's own, on each sample
     file: Path | None = None
     otlp: bool = False  # to where OpenTelemetry's standard variables say
     command: str | None = None
@@ -47,18 +48,33 @@ class Wishes:
         return any((self.address, self.file, self.otlp, self.command, self.webhook))
 
 
+def receivers_of(wishes: Wishes) -> list[Receiver]:
+    """Who gets notices. TuiadvisorError where one of them cannot be told anything."""
+    found: list[Receiver] = []
+    if wishes.command is not None:
+        found.append(CommandReceiver(wishes.command))
+    if wishes.webhook is not None:
+        found.append(WebhookReceiver(wishes.webhook, wishes.webhook_format))
+    return found
+
+
+def check(wishes: Wishes) -> None:
+    """TuiadvisorError for what can be told at once not to work in a session that is started later."""
+    receivers_of(wishes)
+    if wishes.address is not None:
+        check_host(wishes.address[0], wishes.token)
+    if wishes.otlp:
+        importlib.import_module("tuiadvisor.outlets.otlp").check()
+
+
 class Outlets:
     """A context manager; what cannot work is a TuiadvisorError at its making, before anything is attached."""
 
     def __init__(self, wishes: Wishes) -> None:
         """Validate, and listen."""
         self._latest: RunView | None = None
-        self._registry = registry_of(lambda: self._latest, __version__, dict(wishes.labels))
-        receivers: list[Receiver] = []
-        if wishes.command is not None:
-            receivers.append(CommandReceiver(wishes.command))
-        if wishes.webhook is not None:
-            receivers.append(WebhookReceiver(wishes.webhook, wishes.webhook_format))
+        self._registry = registry_of(lambda: self._latest, __version__, wishes.labels)
+        receivers = receivers_of(wishes)
         self._file, self._file_failure = wishes.file, ""
         if self._file is not None:
             self._write_first(self._file)
@@ -70,7 +86,7 @@ class Outlets:
             MetricsServer(self._registry, *wishes.address, token=wishes.token) if wishes.address else None
         )
         self._delivery = Delivery(receivers) if receivers else None
-        self._notices = Notices()
+        self._notices = Notices(wishes.labels)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self.said: list[str] = []  # once closed: what did not work

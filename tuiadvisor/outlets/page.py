@@ -15,7 +15,6 @@ import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -27,10 +26,11 @@ from tuiadvisor.log import Logger
 from tuiadvisor.outlets.metrics import families, labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from prometheus_client.core import Metric
 
+    from tuiadvisor.outlets.notices import Labels
     from tuiadvisor.views.run_view import RunView
 
 logger: Final = Logger(__name__)
@@ -38,27 +38,22 @@ PATH: Final = "/metrics"
 REQUEST_S: Final = 5.0  # whoever connects and says nothing is let go
 WHOLE_S: Final = 20.0  # nor does anybody hold a place for longer, who sends or takes a byte now and then
 MAX_READERS: Final = 16  # at a time
-NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost."})
 
 
 class _Run(Collector):
     """The newest view, whenever somebody asks."""
 
-    def __init__(
-        self, latest: Callable[[], RunView | None], version: str, labels: Mapping[str, str] = NO_LABELS
-    ) -> None:
+    def __init__(self, latest: Callable[[], RunView | None], version: str, labels: Labels = ()) -> None:
         self._latest, self._version, self._labels = latest, version, labels
 
     def collect(self) -> Iterable[Metric]:
         """No family before there is a view."""
         view = self._latest()
-        return [] if view is None else labelled(families(view, self._version), self._labels)
+        return [] if view is None else labelled(families(view, self._version), dict(self._labels))
 
 
-def registry_of(
-    latest: Callable[[], RunView | None], version: str, labels: Mapping[str, str] = NO_LABELS
-) -> CollectorRegistry:
+def registry_of(latest: Callable[[], RunView | None], version: str, labels: Labels = ()) -> CollectorRegistry:
     """A registry of its own: nothing of this process, of Python or of other libraries is on the page.
 
     labels: the user's own, on each sample.
@@ -78,15 +73,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def check_host(host: str, token: str) -> None:
+    """TuiadvisorError where other machines would read without a token."""
+    if not token and not is_loopback(host):
+        raise TuiadvisorError(
+            f"--metrics {host}: other machines reach it; give the readers a token with --metrics-token FILE"
+        )
+
+
 class MetricsServer:
     """Serves PATH on an address in threads of its own; a context manager. TuiadvisorError where it cannot listen."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int, token: str = "") -> None:
         """token: what a reader has to send as `Authorization: Bearer TOKEN`; without one loopback is the only host."""
-        if not token and not is_loopback(host):
-            raise TuiadvisorError(
-                f"--metrics {host}: other machines reach it; give the readers a token with --metrics-token FILE"
-            )
+        check_host(host, token)
         try:
             self._server = _Server((host, port), registry, token)
         except (OSError, OverflowError) as error:

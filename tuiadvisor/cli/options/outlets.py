@@ -15,36 +15,35 @@ from tuiadvisor.errors import TuiadvisorError, one_line
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tuiadvisor.app.live_feed import LiveFeed
+    from tuiadvisor.outlets.outlets import Wishes
 
 DEFAULT: Final = "127.0.0.1:9409"
 MAX_TOKEN: Final = 4096
+FLEET_JOB: Final = "fleet_job"  # the label of a job of a fleet
 LABEL: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-def add_outlets(parser: argparse.ArgumentParser) -> None:
-    """--metrics, --metrics-file, --otlp, --on-finding, --webhook."""
+def add_outlets(parser: argparse.ArgumentParser, *, is_fleet: bool = False) -> None:
+    """--metrics, --metrics-file, --otlp, --on-finding, --webhook, --label; is_fleet: of several sessions."""
     group = parser.add_argument_group("telling other tools")
     group.add_argument(
         "--metrics", nargs="?", const=DEFAULT, type=_address, metavar="ADDR:PORT",
-        help=f"serve Prometheus metrics (default {DEFAULT}; port 0: any free one)",
+        help=f"serve Prometheus metrics (default {DEFAULT}; "
+        + ("each further job at the next port)" if is_fleet else "port 0: any free one)"),
     )  # fmt: skip
     group.add_argument(
         "--metrics-token", metavar="FILE",
         help="readers must send what is in this file as a bearer token; needed where other machines reach the address",
     )  # fmt: skip
-    group.add_argument(
-        "--metrics-file",
-        metavar="FILE",
-        help="write them to this file, for node_exporter's textfile collector",
-    )
-    group.add_argument(
-        "--metrics-label", action="append", default=[], metavar="NAME=VALUE",
-        help="a label of your own on each figure of --metrics, --metrics-file and --otlp: tells two trainings of one "
-        "script apart; may be given several times",
-    )  # fmt: skip
+    if not is_fleet:
+        group.add_argument(
+            "--metrics-file",
+            metavar="FILE",
+            help="write them to this file, for node_exporter's textfile collector",
+        )
     group.add_argument(
         "--otlp", action="store_true",
         help="send them by OTLP over HTTP to where OTEL_EXPORTER_OTLP_ENDPOINT says (default http://localhost:4318)",
@@ -61,6 +60,11 @@ def add_outlets(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--webhook-format", choices=("json", "slack"), default="json", help="slack: a text as Slack takes it"
     )
+    group.add_argument(
+        "--label", action="append", default=[], metavar="NAME=VALUE",
+        help="a label of your own on each figure and notice: tells two trainings of one script apart; may be given "
+        "several times",
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -68,28 +72,45 @@ def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
     """The Outlets that were asked for, listening; None where there are none. What failed is said at the end."""
     asked = (options.metrics, options.metrics_file, options.otlp, options.on_finding, options.webhook)
     if not any(asked):
-        if options.metrics_token or options.metrics_label:
-            name = "--metrics-token" if options.metrics_token else "--metrics-label"
-            raise TuiadvisorError(f"{name}: nothing is served; add --metrics")
+        _refuse_alone(options)
         yield None
         return
     module = importlib.import_module("tuiadvisor.outlets.outlets")
-    wishes = module.Wishes(
-        address=options.metrics,
-        token=_token(options.metrics_token) if options.metrics_token else "",
-        labels=_labels(options.metrics_label),
-        file=Path(options.metrics_file) if options.metrics_file else None,
-        otlp=options.otlp,
-        command=options.on_finding,
-        webhook=_webhook(options.webhook),
-        webhook_format=options.webhook_format,
-    )
-    with module.Outlets(wishes) as outlets:
+    with module.Outlets(_wishes(options, options.metrics_file)) as outlets:
         if outlets.url:
             print(f"metrics: {outlets.url}", file=sys.stderr)
         yield outlets
     for line in outlets.said:
         print(line, file=sys.stderr)
+
+
+def words_of(options: argparse.Namespace, jobs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The same options for the session of each job of a fleet. TuiadvisorError for what cannot work in any."""
+    module = importlib.import_module("tuiadvisor.outlets.outlets")
+    wishes = _wishes(options, None)
+    module.check(wishes)
+    if wishes.address and not 0 < wishes.address[1] <= 65536 - len(jobs):
+        raise TuiadvisorError(
+            f"--metrics: {len(jobs)} jobs need as many ports from the one named on; name a lower one"
+        )
+    if FLEET_JOB in dict(wishes.labels):
+        raise TuiadvisorError(f"--label {FLEET_JOB}: there is such a label already; name it otherwise")
+    same = ["--otlp"] if wishes.otlp else []
+    same += [f"--on-finding={options.on_finding}"] if options.on_finding is not None else []
+    same += [f"--webhook={options.webhook}"] if options.webhook is not None else []
+    same += [f"--webhook-format={options.webhook_format}"] if options.webhook is not None else []
+    same += [f"--label={text}" for text in options.label]
+    if not wishes:
+        return dict.fromkeys(jobs, ())
+    found = {}
+    for number, job in enumerate(jobs):
+        own = [f"--label={FLEET_JOB}={job}"]
+        if wishes.address:
+            host, port = wishes.address
+            own += [f"--metrics={f'[{host}]' if ':' in host else host}:{port + number}"]
+            own += [f"--metrics-token={options.metrics_token}"] if options.metrics_token else []
+        found[job] = (*same, *own)
+    return found
 
 
 def follow(outlets: Any, feed: LiveFeed) -> None:
@@ -102,6 +123,30 @@ def follow(outlets: Any, feed: LiveFeed) -> None:
         return None if state.past is not None or state.stretch is not None or feed.frozen else state.view
 
     outlets.follow(latest)
+
+
+def _refuse_alone(options: argparse.Namespace) -> None:
+    """TuiadvisorError for what is of no use by itself."""
+    if options.metrics_token or options.label:
+        name = "--metrics-token" if options.metrics_token else "--label"
+        raise TuiadvisorError(f"{name}: nobody is told anything; add --metrics")
+
+
+def _wishes(options: argparse.Namespace, file: str | None) -> Wishes:
+    module = importlib.import_module("tuiadvisor.outlets.outlets")
+    found: Wishes = module.Wishes(
+        address=options.metrics,
+        token=_token(options.metrics_token) if options.metrics_token else "",
+        labels=_labels(options.label),
+        file=Path(file) if file else None,
+        otlp=options.otlp,
+        command=options.on_finding,
+        webhook=_webhook(options.webhook),
+        webhook_format=options.webhook_format,
+    )
+    if not found:
+        _refuse_alone(options)
+    return found
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -121,13 +166,13 @@ def _labels(given: list[str]) -> tuple[tuple[str, str], ...]:
         name, mark, value = text.partition("=")
         if not mark or not value or LABEL.fullmatch(name) is None:
             raise TuiadvisorError(
-                f"--metrics-label {one_line(text)}: write NAME=VALUE, with a NAME of letters, digits and _"
+                f"--label {one_line(text)}: write NAME=VALUE, with a NAME of letters, digits and _"
             )
         if name in metrics.TAKEN or name in found:
-            raise TuiadvisorError(f"--metrics-label {name}: there is such a label already; name it otherwise")
+            raise TuiadvisorError(f"--label {name}: there is such a label already; name it otherwise")
         found[name] = metrics.label(value)
     if len(found) > metrics.MAX_LABELS:
-        raise TuiadvisorError(f"--metrics-label: {metrics.MAX_LABELS} at most")
+        raise TuiadvisorError(f"--label: {metrics.MAX_LABELS} at most")
     return tuple(found.items())
 
 
