@@ -80,7 +80,7 @@ def test_nodes_that_agree_share_a_line_and_the_odd_one_is_named() -> None:
     told = list(lines([*nodes, Node("n7", error="no answer in 90 s")]))
     assert told[0].split() == ["missing", "node", "n7:", "no", "answer", "in", "90", "s"]
     assert [line.rpartition("[")[2] for line in told[1:]] == [
-        "all 7 nodes]",
+        "all 7 that answered]",
         "n0, n1, n2, n3 and 2 more]",
         "n6]",
     ]

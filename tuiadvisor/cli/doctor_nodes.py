@@ -156,7 +156,8 @@ def lines(nodes: Sequence[Node]) -> Iterator[str]:
                 found = re.sub(r"\d+(\.\d+)?", "#", check.found) if name in NUMBERS_VARY else check.found
                 groups.setdefault((check.state, found, check.remedy), (check, []))[1].append(node.name)
         for check, names in groups.values():
-            where = f"all {len(heard)} nodes" if len(names) == len(heard) > 1 else _named(names)
+            everybody = "nodes" if len(heard) == len(nodes) else "that answered"
+            where = f"all {len(heard)} {everybody}" if len(names) == len(heard) > 1 else _named(names)
             yield f"{check.state:8} {check.name:10} {check.found}  [{where}]"
             if check.remedy:
                 yield f"{'':19} -> {check.remedy}"
