@@ -228,3 +228,13 @@ def test_a_finding_that_single_calls_would_explain_asks_for_them(
     wanted = with_burst_wanted(finding, work).measure_next
     assert asks == (wanted[0] == "3 s of detail on ranks 2 and 7, each call one by one: key D while watching")
     assert "else" == wanted[-1]
+
+
+def test_what_an_earlier_process_of_a_rank_lost_is_lost_still() -> None:
+    """Each process, and each probe put in anew, counts from 0: a counter that goes back hides what was lost."""
+    facts = RankFacts(rank=0, source="a", host="h")
+    told = []
+    for value in (0, 5, 5, 0, 2, 1):
+        facts.update({"lost_events": value, "lost_steps": 2 * value, "hooks_disabled": value}, None)
+        told.append((facts.lost_events, facts.lost_steps, facts.hooks_disabled))
+    assert told == [(0, 0, 0), (5, 10, 5), (5, 10, 5), (5, 10, 0), (7, 14, 2), (8, 16, 1)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.payload_fields import Payload
 
 MAX_STARTS: Final = 64
-_COUNTS: Final = ("lost_steps", "lost_events", "hooks_disabled")
+_LOST: Final = ("lost_steps", "lost_events")
 _PHASES: Final = frozenset(PHASES)
 MAX_SO_FAR_MS: Final = 10**9  # eleven days
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
@@ -56,8 +56,10 @@ class RankFacts:
     phase_for_s: float | None = None
     so_far_s: dict[str, float] = field(default_factory=dict)  # of a long step under way, by phase
     step: int | None = None
+    # Of all processes that were this rank, and all probes in them: each counts from 0.
     lost_steps: int = 0
     lost_events: int = 0
+    last_counts: dict[str, int] = field(default_factory=dict)  # of the one that is heard now
     budget_ppm: int | None = None  # of the step time, for the probe
     hooks_disabled: int = 0
     texts: dict[str, str] = field(default_factory=dict)
@@ -139,9 +141,13 @@ class RankFacts:
         elif self.step != self.still_step:  # it has moved since
             self.still_phase = self.still_s = self.still_step = self.still_thread = None
             self.still_since_ns = None
-        for name in _COUNTS:
-            if name in entry and (value := integer(entry, name)) is not None:
-                setattr(self, name, value)
+        if (disabled := integer(entry, "hooks_disabled")) is not None:
+            self.hooks_disabled = disabled
+        for name in _LOST:
+            if (value := integer(entry, name)) is not None:
+                before = self.last_counts.get(name, 0)
+                setattr(self, name, getattr(self, name) + (value - before if value >= before else value))
+                self.last_counts[name] = value
 
     def _take_state(self, entry: Payload) -> None:
         state = entry.get("state")
