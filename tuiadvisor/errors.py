@@ -31,6 +31,10 @@ class EndedError(KeyboardInterrupt):
     """A polite kill: everything that ^C undoes is undone."""
 
 
+class SeveralTrainingsError(TuiadvisorError):
+    """More than one; they are listed with what tells them apart, which may be of their command lines."""
+
+
 class FailureError(TuiadvisorError):
     """Something outside failed although the user asked for a sensible thing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from synthetic_run import MS, Fault, Job
 from test_contents import recording
 
+from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.mcpserver.paths import Roots
 from tuiadvisor.mcpserver.questions import MAX_ROWS, MAX_RUNS, Questions
@@ -259,6 +261,34 @@ def test_a_root_must_be_a_folder(folder: Path) -> None:
     assert "train.py" == ask.diagnose(row["path"])["run"]["label"]
     with pytest.raises(TuiadvisorError, match=r"--root .*run.tuirec: no such folder"):
         Roots([str(folder), str(folder / "run.tuirec")])
+
+
+def test_several_trainings_are_told_apart_without_their_command_lines(folder: Path) -> None:
+    """Two of one script: what tells them apart may be a secret on one of their command lines."""
+    script = folder / f"twofold{os.getpid()}.py"  # none of a test beside this one
+    script.write_text("import os, time\nos.write(1, b'up\\n')\ntime.sleep(600)\n")
+    secret = "--token=hunter2-"
+    below = "import os, subprocess, sys; env = dict(os.environ, WORLD_SIZE='1', RANK='0', MASTER_ADDR='127.0.0.1')\n"
+    below += "ours = [subprocess.Popen([sys.executable, sys.argv[1], sys.argv[2] + str(n)],"
+    below += " env=dict(env, MASTER_PORT=str(40000 + n))) for n in range(2)]\n"
+    below += "[one.wait() for one in ours]\n"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", below, str(script), secret], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert parent.stdout is not None
+        assert [b"up\n", b"up\n"] == [parent.stdout.readline() for _ in range(2)]
+        listed = [job for job in asking(folder).list_jobs()["jobs"] if job["label"] == script.name]
+        assert len(listed) == 2
+        assert "hunter2" not in json.dumps(listed)
+        with pytest.raises(TuiadvisorError, match=f"--pid {parent.pid}"):
+            list(find_ranks([parent.pid]))
+        with pytest.raises(TuiadvisorError, match="list_jobs") as refused:
+            asking(folder).watch([parent.pid], seconds=1.0)
+        assert "hunter2" not in str(refused.value)
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.communicate()
 
 
 def test_watching_what_is_no_training_says_so(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Life, Scanner, Training, family
 from tuiadvisor.agent.told_apart import Program, told_apart
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import SeveralTrainingsError, TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject.identity import Identity
 
@@ -235,7 +235,7 @@ class RankFinder:
             what = (
                 "trainings or processes with torch" if any(_is_single(job) for job in jobs) else "trainings"
             )
-            raise TuiadvisorError(
+            raise SeveralTrainingsError(
                 f"{len(jobs)} {what} run here: {_listed(jobs, self._scanner)}; choose one with --pid"
             )
         return jobs[0]
@@ -255,7 +255,7 @@ class RankFinder:
         told_apart = [job for job in jobs if not job[0].job.startswith("parent ")]
         is_one = len(told_apart) < 2 or _is_one_in_containers(told_apart)
         if len(jobs) > 1 and (not is_one or len(set(ranks_told)) < len(ranks_told)):
-            raise TuiadvisorError(
+            raise SeveralTrainingsError(
                 f"--pid: these processes are of {len(jobs)} trainings: {_listed(jobs, self._scanner)}; "
                 "name one of them, and watch the others by commands of their own"
             )
@@ -268,7 +268,7 @@ class RankFinder:
         jobs = jobs_of(below)
         if len(jobs) > 1:
             listed = _listed(jobs, self._scanner)
-            raise TuiadvisorError(
+            raise SeveralTrainingsError(
                 f"--pid {pid}: {len(jobs)} trainings run below it: {listed}; choose one of these"
             )
         if below:
@@ -289,7 +289,7 @@ class RankFinder:
         below = [one for one in self._scanner.alone() if pid in family(one.pid, self._scanner.table)]
         if len(below) > 1:
             listed = _listed(jobs_of(below), self._scanner)
-            raise TuiadvisorError(
+            raise SeveralTrainingsError(
                 f"--pid {pid}: {len(below)} processes with torch run below it: {listed}; choose one"
             )
         if below:

@@ -16,7 +16,7 @@ from tuiadvisor import api
 from tuiadvisor.app.jobs import jobs_here, slurm_jobs
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.whole_recording import end_view
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import FailureError, SeveralTrainingsError, TuiadvisorError
 from tuiadvisor.report.document import document
 from tuiadvisor.views.run_list import summarized
 from tuiadvisor_rules.evaluate import show
@@ -52,7 +52,7 @@ class Questions:
         jobs = [asdict(entry) for entry in (*here, *queued)]
         return _plain(
             {
-                "jobs": [_without(job, "command", "key", "rank_pids", "watched") for job in jobs],
+                "jobs": [_without(job, "command", "apart", "key", "rank_pids", "watched") for job in jobs],
                 "note": note,
                 "slurm_note": slurm_note,
             }
@@ -116,9 +116,14 @@ class Questions:
 
         pids: its ranks or their launcher; none: the only training on this machine. The training goes on.
         """
-        with api.watch(*(pids or [])) as live:
-            live.wait(min(max(seconds, 1.0), MAX_WATCH_S))
-            view = live.view
+        try:
+            with api.watch(*(pids or [])) as live:
+                live.wait(min(max(seconds, 1.0), MAX_WATCH_S))
+                view = live.view
+        except SeveralTrainingsError:  # its words name them by their command lines
+            raise TuiadvisorError(
+                "several trainings run there; name the pids of one that list_jobs tells"
+            ) from None
         if view is None or not view.ranks:
             raise FailureError("no rank was seen; tuiadvisor doctor says what is forbidden on this machine")
         return _chosen(document(view), sections)
