@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import socket
 import sys
 import threading
@@ -27,6 +28,7 @@ from tuiadvisor.views.run_view import RunView
 
 pytestmark = pytest.mark.slow
 
+PAGE = Path(__file__).parents[2] / "docs" / "prometheus.md"
 SECRET = "T0/B0/verysecret"
 
 
@@ -74,6 +76,14 @@ def test_labels_of_ones_own_are_in_each_notice(late: RunView) -> None:
     assert notice.document()["labels"] == {"run": "exp42"}
     assert "run=exp42" in slack_text(notice)
     assert replace(notice, labels=()).document()["labels"] == {}
+
+
+def test_the_page_shows_a_notice_as_it_is(late: RunView) -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    shown, told = json.loads(block), Notice("opened", late.findings[0], None, late).document()
+    assert list(shown) == list(told)
+    for part in ("finding", "verdict"):
+        assert list(shown[part]) == list(json.loads(json.dumps(told[part])))
 
 
 def test_what_flickers_is_no_news(late: RunView) -> None:
