@@ -272,11 +272,19 @@ def test_a_fleet_holds_its_jobs_until_it_is_interrupted(
 
     clock.after(2.0, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        hold(tmp_path, {"a": (), "b": ()}, "", Limits(age_s=100.0), said.append)
+        hold(tmp_path, {"a": (), "b": ()}, "", Limits(age_s=100.0), said.append, words={"a": ("--otlp",)})
     assert [f"removed {old}: beyond what is kept"] == said
+    assert [True, False] == ["--otlp" in one.command for one in Process.made]
     assert [[signal.SIGTERM, signal.SIGKILL]] * 2 == [one.signals for one in Process.made]
     with pytest.raises(TuiadvisorError, match="one folder holds"):
-        hold(tmp_path, {f"job{at}": () for at in range(fleet.MAX_JOBS + 1)}, "", Limits(), said.append)
+        hold(
+            tmp_path,
+            {f"job{at}": () for at in range(fleet.MAX_JOBS + 1)},
+            "",
+            Limits(),
+            said.append,
+            words={},
+        )
 
 
 def test_jobs_that_may_be_looked_at_are_those_with_a_key(tmp_path: Path) -> None:
