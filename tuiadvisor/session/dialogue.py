@@ -84,6 +84,7 @@ class Dialogue:
     wanted: str = ""  # what another number of devices would bring, where one was named
     wanted_before: str = ""  # before the last answer
     is_open: bool = False  # nothing is decided yet
+    looked: str = ""  # what sampled stacks have answered
 
 
 def dialogue(
@@ -125,6 +126,7 @@ def dialogue(
         decision_before=kind_before if kind_before != kind else None,
         why=decision.why,
         is_open=decision.is_open,
+        looked=material.run.look.words if material.run.look is not None else "",
         last=_last(questions, answers, last),
         num_answers=len(answers),
         num_left=len(left_out) if why_over and len(answers) < MAX_ANSWERS else len(worth),
@@ -288,6 +290,9 @@ def _why_over(material: Material, worth: list[Question], num_answers: int, num_s
 
 
 def _causes(material: Material, was: Material | None) -> tuple[Cause, ...]:
+    """Before the last answer; where none was given, before the stacks of a rank were looked at."""
+    if was is None and material.run.look is not None:
+        was = replace(material, run=replace(material.run, look=None))
     now, before = _weights(material), {} if was is None else _weights(was)
     return tuple(Cause(words, before.get(words), share) for words, share in now.items())
 

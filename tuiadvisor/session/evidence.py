@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.batch import BatchLaw
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import Finding, PastFinding, PauseView, RunView, StepSummary
+    from tuiadvisor.views.stack_card import StackCard
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,9 @@ class Facts:
     is_over: bool = False  # the recorded run has ended: going on means starting again
     has_ended: bool = False  # as that, or a trace: nothing can be asked of it any more
     has_kernels: bool = False  # of a trace, imported or beside the run
+    look: StackCard | None = (
+        None  # the newest one at the stacks of a rank in question that tells what it does
+    )
     num_sharing: int | None = None  # ranks, where there are more than devices, as under CUDA MPS
 
     @property
@@ -153,7 +157,14 @@ def facts(
         device_power_w=_power(view),
         mfu=view.efficiency.mfu if view.efficiency else None,
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
+        look=_look(view),
     )
+
+
+def _look(view: RunView) -> StackCard | None:
+    """One at a rank of which nothing is found any more tells of the past."""
+    in_question = {rank for found in view.findings if found.severity != "info" for rank in found.ranks}
+    return next((card for card in view.cards if card.kind and card.rank in in_question), None)
 
 
 def _model(view: RunView) -> tuple[str, int] | None:

@@ -18,6 +18,7 @@ CPUS_FULL, CPUS_FREE = 0.9, 0.8  # shares of all processors of the busiest host
 MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
 DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
 DISK_BUSY: Final = 0.9  # of the time: below it says nothing, for data may come over the network
+STACKS: Final = "sampled_stacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ def measured_answers(run: Facts) -> dict[str, Measured]:
         "storage_at_ceiling": _storage(run),
         "memory_nearly_full": _memory(run),
         "spins_in_collective": _spins(run),
+        STACKS: _stacks(run),
     }
     return {name: answer for name, answer in found.items() if answer is not None}
 
@@ -81,3 +83,8 @@ def _spins(run: Facts) -> Measured | None:
     if busy >= DEVICE_BUSY:
         return Measured("yes", because)
     return Measured("no", because) if busy < DEVICE_IDLE else None
+
+
+def _stacks(run: Facts) -> Measured | None:
+    """Where the rank in question spends the time that its peer does not."""
+    return None if run.look is None else Measured(run.look.kind, run.look.words)

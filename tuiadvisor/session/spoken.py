@@ -16,7 +16,7 @@ WEIGHTS: Final = "causes, of 100 by loss explained and answers: where to look fi
 
 def moment_lines(found: Dialogue, *, is_first: bool) -> list[str]:
     """What stands now; not at first, of the causes, the change and the decision only what the last answer moved."""
-    rows = []
+    rows = [f"answered by its stacks: {found.looked}"] if is_first and found.looked else []
     moved = [one for one in found.causes if is_first or _weight(one, former=True) not in ("", _weight(one))]
     if moved:
         rows += [WEIGHTS, *(f"  {_cause(one)}" for one in found.causes[:MAX_CAUSES])]

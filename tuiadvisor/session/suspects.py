@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.session.measured import STACKS
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.views.run_view import Finding, SeenCause
+    from tuiadvisor.views.stack_card import StackCard
 
 FACTOR: Final = 2.0  # of one answer: odds as even as an opinion deserves; no measurement is outweighed by one
 LEAST_LOSS_S: Final = 1e-6  # of a finding whose loss is not known, so that its causes are listed, last
@@ -41,8 +43,17 @@ SEEN: Final[dict[SeenCause, str]] = {
     "more work": "uneven batches",
 }
 
+# What sampled stacks of the rank in question say, as `StackCard.kind`: in its loader, and there not for want of work.
+IN_LOADER: Final = ("loader", "dataset", "collate")
+# Nothing that makes this rank late: while it was looked at it waited for others.
+NOT_LATE: Final = ("collective",)
+
 # Answers that speak for (+) and against (-) a cause, as "question answer".
 Marks = tuple[str, ...]
+
+
+def _stacks(sign: str, *kinds: str) -> Marks:
+    return tuple(f"{sign}{STACKS} {kind}" for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +66,59 @@ class Suspect:
     speaks: Marks
     on_device: bool = False  # only where ranks compute on devices
     not_of: frozenset[str] = frozenset()  # phases that it does not explain
+    only_if: str = ""  # "question answer" without which nobody would think of it
 
 
 TABLE: Final = (
     Suspect(
         *("slow_storage", "slow storage or mount", DATA),
-        ("+storage_at_ceiling yes", "-storage_at_ceiling no", "+host_cpus_full no"),
+        (
+            *("+storage_at_ceiling yes", "-storage_at_ceiling no", "+host_cpus_full no"),
+            *_stacks("+", "loader", "dataset"),
+            *_stacks("-", "collate", "idle workers", "own code", *NOT_LATE),
+        ),
     ),
     Suspect(
         *("few_workers", "too few loader workers", DATA),
-        ("+host_cpus_full no", "-host_cpus_full yes", "+storage_at_ceiling no", "-storage_at_ceiling yes"),
+        (
+            *("+host_cpus_full no", "-host_cpus_full yes", "+storage_at_ceiling no", "-storage_at_ceiling yes"),
+            *_stacks("+", *IN_LOADER),
+            *_stacks("-", "idle workers", "own code", *NOT_LATE),
+        ),
     ),
     Suspect(
         *("costly_samples", "samples that cost much processor time", DATA),
-        ("+host_cpus_full yes", "-host_cpus_full no"),
+        (
+            *("+host_cpus_full yes", "-host_cpus_full no"),
+            *_stacks("+", *IN_LOADER),
+            *_stacks("-", "idle workers", "own code", *NOT_LATE),
+        ),
     ),
     Suspect(
         *("uneven_batches", "uneven batches", LENGTHS),
-        ("+lengths_vary yes", "-lengths_vary no"),
+        ("+lengths_vary yes", "-lengths_vary no", *_stacks("-", *NOT_LATE)),
     ),
     Suspect(
         *("uneven_parts", "a larger part of data, model or duties", LATE),
-        ("+shards_equal no", "-shards_equal yes"),
+        ("+shards_equal no", "-shards_equal yes", *_stacks("+", "own code"), *_stacks("-", *NOT_LATE)),
     ),
     Suspect(
         *("busy_host", "a host busy with other work", LATE | CROWD),
-        ("+host_shared yes", "-host_shared no", "+host_cpus_full yes"),
+        (
+            *("+host_shared yes", "-host_shared no", "+host_cpus_full yes"),
+            *_stacks("-", "own code", *IN_LOADER, *NOT_LATE),
+        ),
     ),
     Suspect(
         *("slow_device", "a slower device", LATE),
-        ("+devices_alike no", "-devices_alike yes"),
+        ("+devices_alike no", "-devices_alike yes", *_stacks("-", "own code", *IN_LOADER, *NOT_LATE)),
         on_device=True,
         not_of=frozenset({"data_wait"}),
+    ),
+    Suspect(
+        *("over_by_then", "lateness that was over while its stacks were looked at", LATE | DATA),
+        _stacks("+", *NOT_LATE),
+        only_if=f"{STACKS} collective",
     ),
     Suspect(
         *("much_to_send", "more to send than the links carry", COMM),
@@ -122,7 +154,7 @@ TABLE: Final = (
 def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
     """Words of each cause with its share of all weight, heaviest first."""
     found: dict[str, float] = {}
-    for words, loss_s, speaks in _causes(run):
+    for words, loss_s, speaks in _causes(run, answers):
         score = sum(_sign(mark, answers) for mark in speaks)
         found[words] = found.get(words, 0.0) + loss_s * FACTOR**score
     total = sum(found.values())
@@ -130,12 +162,14 @@ def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
     return {words: weight / total for words, weight in order}
 
 
-def _causes(run: Facts) -> Iterator[tuple[str, float, Marks]]:
+def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[str, float, Marks]]:
     explained: set[str] = set()
     for suspect in TABLE:
         if suspect.on_device and not run.has_gpu:
             continue
-        findings = [one for one in run.findings if _explains(suspect, one)]
+        if suspect.only_if and not _sign(f"+{suspect.only_if}", answers):
+            continue
+        findings = [one for one in run.findings if _explains(suspect, one, run.look)]
         if findings:
             explained |= {one.id for one in findings}
             yield suspect.words, max(map(_loss, findings)), suspect.speaks
@@ -149,10 +183,13 @@ def _seen(finding: Finding) -> str | None:
     return next((words for name, words in SEEN.items() if name == seen), None)
 
 
-def _explains(suspect: Suspect, finding: Finding) -> bool:
+def _explains(suspect: Suspect, finding: Finding, look: StackCard | None) -> bool:
+    """A rank that was seen in its loader loads there, whatever phase its time was booked under."""
     if (seen := _seen(finding)) is not None:
         return suspect.words == seen
-    return bool(suspect.of & {finding.id, finding.phase}) and finding.phase not in suspect.not_of
+    loads = look is not None and look.kind in IN_LOADER and look.rank in finding.ranks
+    of = {finding.id, finding.phase, "data_wait" if loads else None}
+    return bool(suspect.of & of) and finding.phase not in suspect.not_of
 
 
 def _loss(finding: Finding) -> float:

@@ -57,3 +57,6 @@ class StackCard:
     num_worker_samples: int
     stands: tuple[StandsAt, ...]
     notes: tuple[str, ...]  # what could not be had
+    # What the rank does where its peer does not: loader, by what its workers are at dataset | collate | idle workers,
+    # collective (it waits for others), own code; "" where samples do not tell.
+    kind: str = ""

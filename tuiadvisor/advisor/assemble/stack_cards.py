@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.metrics.sampling.line_kinds import LOADER, OWN_CODE, kind_of, line_kinds
 from tuiadvisor.metrics.sampling.line_shares import LIMITS, compared, is_enough
-from tuiadvisor.metrics.sampling.worker_stages import worker_stages
+from tuiadvisor.metrics.sampling.worker_stages import COLLATE, DATASET, IDLE, worker_stages
 from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.sampling.sampled import Sampled
 
 MAX_LINES: Final = 12
+OF_WORKERS: Final = {DATASET: "dataset", COLLATE: "collate", IDLE: "idle workers"}
 WAYS: Final = {"py-spy": "by py-spy, nothing stopped", "inside": "by a thread inside, for that time"}
 
 
@@ -53,7 +55,35 @@ def _card(look: Look) -> StackCard:
         num_worker_samples=len(of_workers),
         stands=(),
         notes=(*_stage_notes(workers), *_notes(look, own, peer)),
+        kind=_kind(look, own, peer, workers),
     )
+
+
+def _kind(look: Look, own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]) -> str:
+    """What makes the rank late, or all ranks wait for data; "" where the samples do not tell."""
+    if own is None or not own.samples:
+        return ""
+    kind = _most_of(own) if look.subject == "input" else _beyond_peer(own, peer)
+    if kind != LOADER:
+        return "" if look.subject == "input" else kind
+    stage, share = next(iter(worker_stages(workers).items()), ("", 0.0))
+    return OF_WORKERS.get(stage, LOADER) if share >= LIMITS["most_workers"].value else LOADER
+
+
+def _most_of(own: Sampled) -> str:
+    """The kind of most samples."""
+    return Counter(kind_of(own.stacks[index]) for index in own.samples).most_common(1)[0][0]
+
+
+def _beyond_peer(own: Sampled, peer: Sampled | None) -> str:
+    """Of the line at which it is most beyond its peer. Work that both do, one for longer, is no code of its own."""
+    shares = compared(own.lines(), peer.lines()) if peer is not None and peer.samples else []
+    more = next((one for one in shares if one.differs and one.share > (one.peer_share or 0.0)), None)
+    if more is None:
+        return ""
+    kind = line_kinds(own).get(more.line, "")
+    is_shared = (more.peer_share or 0.0) >= LIMITS["little_of_peer"].value * more.share
+    return "" if kind == OWN_CODE and is_shared else kind
 
 
 def _lines(own: Sampled | None, peer: Sampled | None) -> tuple[CardLine, ...]:

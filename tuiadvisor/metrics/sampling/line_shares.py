@@ -34,6 +34,12 @@ LIMITS: Final = {
     "level": Limit(0.01, "one false difference in a hundred cards; divided among the lines (Bonferroni)"),
     "least_samples": Limit(40, "four samples a batch; with fewer a batch's share has five values at most"),
     "least_share": Limit(0.01, "below one sample in a hundred nothing is worth a look, nor a test"),
+    "little_of_peer": Limit(
+        0.1, "chosen: a peer at a line for a tenth of the rank's time or more does the same work"
+    ),
+    "most_workers": Limit(
+        0.5, "chosen: a stage in which the loader's workers are for less is one of several"
+    ),
     "least_steps": Limit(3, "the first and the last step of a window are cut: one whole step between them"),
 }
 ADDED: Final = 1  # a hit and a miss more for each rank: no share is certain (Agresti and Caffo 2000)

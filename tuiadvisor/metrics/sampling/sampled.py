@@ -53,7 +53,7 @@ class Sampled:
         counts: dict[CodeLine, Counter[str]] = {}
         for index, number in Counter(self.samples).items():
             stack = self.stacks[index]
-            called = [frame for frame in stack[: _own_index(stack)] if not frame.file.endswith(GLUE)]
+            called = [frame for frame in stack[: own_index(stack)] if not frame.file.endswith(GLUE)]
             below = called[-1].name if called else ""
             counts.setdefault(line_of(stack), Counter())[below] += number
         return {line: found.most_common(1)[0][0] for line, found in counts.items()}
@@ -63,9 +63,10 @@ def line_of(stack: Sequence[CodeFrame]) -> CodeLine:
     """The innermost line of the training's own code, else the innermost of all."""
     if not stack:
         return CodeLine("", 0, "")
-    frame = stack[_own_index(stack)]
+    frame = stack[own_index(stack)]
     return CodeLine(frame.file, frame.line, frame.name)
 
 
-def _own_index(stack: Sequence[CodeFrame]) -> int:
+def own_index(stack: Sequence[CodeFrame]) -> int:
+    """Of the innermost frame of the training's own code; 0 where none is."""
     return next((index for index, frame in enumerate(stack) if frame.is_own), 0)

@@ -89,7 +89,8 @@ class DialoguePage(Page):
     title = "Dialogue"
     about = (
         "One question at a time: the one that splits the causes best. A cause's weight is the loss that it would "
-        "explain, doubled by each answer for it and halved by each against it: no measurement, an order to look in. "
+        "explain, doubled by each answer for it and halved by each against it, those of sampled stacks too: an order "
+        "to look in, no measurement. "
         "It ends when no answer would change the decision, the ONE change or the first cause. "
         "N asks whether another number of devices is worth it; 5 has all questions."
     )
@@ -165,6 +166,8 @@ class DialoguePage(Page):
         rows = [rule("dialogue", width, number)]
         if found.last:
             rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}", width)]
+        if found.looked:
+            rows += [line((text, "dim")) for text in wrap(f"answered by its stacks: {found.looked}", width)]
         asked = found.question
         if asked is None:
             return [*rows, *(line((text, "strong")) for text in wrap(found.why_over, width))]
