@@ -518,3 +518,36 @@ def test_seldom_checkpoints_stay_pauses() -> None:
     """Every third step leaves a third to tell what a step takes."""
     view = of(Job(num_steps=200, faults=(Fault("checkpoint", None, 20 * MS, every=3),)))
     assert "checkpoint_pause" == view.verdict.finding
+
+
+@pytest.mark.parametrize("is_stop", [False, True])
+def test_a_pause_has_one_length_in_whatever_stretch_it_is_seen(is_stop: bool) -> None:
+    """By the median of all steps in sight the same pause had another length wherever the job had become slower."""
+    slower = (Fault("backward", None, 20 * MS, onset=120), Fault("backward", None, 20 * MS, onset=260))
+    job = Job(num_steps=420, noise=0.01, faults=(once("backward", 1, 3.0, 180), *slower))
+    advisor = folded(
+        [*frames(job), *([host_sample(job, 90, begin_s(job, 180) + 1.5, (1,))] if is_stop else [])]
+    )
+    stretches = ((0, 419), (60, 200), (20, 189), (150, 419), (165, 260))
+    lengths = [
+        pause.lengths_s
+        for steps in stretches
+        for pause in advisor.view_of_stretch(steps).pauses
+        if 180 in pause.steps
+    ]
+    assert [1] * len(stretches) == [len(each) for each in lengths]
+    assert all(lengths[0][0] == pytest.approx(each[0], abs=0.5 * MS) for each in lengths), lengths
+    assert 3.0 == pytest.approx(lengths[0][0], abs=5 * MS)
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "other"])
+def test_each_pause_at_a_fixed_distance_has_its_own_length(kind: str) -> None:
+    """What it took on average in the steps in sight stood at each of them."""
+    long = Fault(kind, (0,), 200 * MS, onset=200, until=201)
+    view = of(Job(num_steps=400, faults=(Fault(kind, (0,), 200 * MS, every=40), long)))
+    (listed,) = [pause for pause in view.pauses if len(pause.steps) > 4]
+    lengths = dict(zip(listed.steps, listed.lengths_s, strict=True))
+    near = min(lengths, key=lambda step: abs(step - 200))
+    assert 400 * MS == pytest.approx(lengths.pop(near), rel=0.05)
+    assert all(200 * MS == pytest.approx(length_s, rel=0.05) for length_s in lengths.values()), lengths
+    assert listed.length_s == pytest.approx(sum(listed.lengths_s) / len(listed.steps))

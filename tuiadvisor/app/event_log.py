@@ -276,8 +276,7 @@ class EventLog:
         for pause in view.pauses:
             kind = PAUSE_KINDS.get(pause.kind, "pause")
             for place, step in enumerate(pause.steps):
-                length_s = pause.lengths_s[place] if place < len(pause.lengths_s) else pause.length_s
-                words = text_of.seconds(length_s) + ("" if pause.lengths_s else " on average")
+                words = text_of.seconds(pause.lengths_s[place])
                 self._note((kind, step, pause.ranks), _timed(Event(kind, step, pause.ranks, words), view))
         for kind, windows in ((CAPTURE, view.captured), (DETAIL, view.in_detail)):
             for window in windows:

@@ -420,7 +420,7 @@ class PauseView:
     kind: str  # checkpoint | eval | periodic | irregular
     ranks: tuple[int, ...]  # the others wait for them; empty: all pause together, or who was not seen
     steps: tuple[int, ...]
-    lengths_s: tuple[float, ...]  # of each, for irregular ones
+    lengths_s: tuple[float, ...]  # of each
     period_steps: float | None
     length_s: float  # mean time that one adds to the job
     loss_s: float  # of all of them

@@ -24,7 +24,7 @@ def pause_views(diagnosis: Diagnosis | None) -> tuple[PauseView, ...]:
             kind=pause.kind,
             ranks=tuple(table.ranks[row] for row in pause.rows),
             steps=pause.steps,
-            lengths_s=tuple(event.length_s for event in pause.events),
+            lengths_s=pause.lengths_s,
             period_steps=pause.period_steps,
             length_s=pause.length_s,
             loss_s=float(pause.loss_K.sum()),

@@ -5,7 +5,7 @@ In: StepTable, Barrier, the columns that they make longer.  Out: Pause.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
 MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
+# On each side of a pause, of steady steps: what a step takes there. Chosen: as many as tell a late rank of long steps
+# (MIN_CLEAR_STEPS); with more of them a stretch that begins nearby would tell the same pause with another length.
+NEAR_STEPS: Final = 8
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
 
@@ -34,6 +37,7 @@ class Pause:
     steps: tuple[int, ...]  # job steps at which they began
     period_steps: float | None  # None with fewer than two
     length_s: float  # mean time a pause adds
+    lengths_s: tuple[float, ...]  # of each of them
     loss_s_per_step: float
     starter_row: int | None  # the rank the others wait for; None when all pause together
     phase: str | None  # where the time passes on that rank
@@ -123,6 +127,7 @@ def make_pause(
         steps=tuple(table.step_of(start) for start in starts),
         period_steps=period,
         length_s=total / len(starts),
+        lengths_s=(),
         loss_s_per_step=total / max(int(np.isfinite(cycle[first:]).sum()), 1),
         starter_row=starter,
         phase=kind if kind in PHASE_INDEX else _pause_phase(table, affected_K, starter, besides),
@@ -143,9 +148,10 @@ def _come_between(starts: list[int], period: float | None, num_steps: int) -> tu
 
 
 def irregular_pauses(
-    table: StepTable, cycle_K: Floats, events: tuple[Interruption, ...], median_s: float
+    table: StepTable, cycle_K: Floats, events: tuple[Interruption, ...], steady_K: Bools
 ) -> list[Pause]:
-    """One Pause for the same ranks, costliest first; of very many ranks the rest together. median_s: steady step."""
+    """One Pause for the same ranks, costliest first; of very many ranks the rest together. events: by column."""
+    median_s = median(cycle_K[steady_K])
     by_rows: dict[tuple[int, ...], list[Interruption]] = {}
     for event in events:
         by_rows.setdefault(event.rows, []).append(event)
@@ -166,6 +172,7 @@ def irregular_pauses(
                 steps=tuple(table.step_of(event.column) for event in group),
                 period_steps=None,
                 length_s=float(loss_K.sum()) / len(group),
+                lengths_s=(),
                 loss_s_per_step=float(loss_K.sum()) / max(int(np.isfinite(cycle_K).sum()), 1),
                 starter_row=rows[0] if len(rows) == 1 else None,
                 phase=phases.pop() if len(phases) == 1 else None,
@@ -174,7 +181,38 @@ def irregular_pauses(
                 events=tuple(group),
             )
         )
-    return result
+    return [with_lengths(pause, table, cycle_K, steady_K) for pause in result]
+
+
+def with_lengths(pause: Pause, table: StepTable, cycle_K: Floats, steady_K: Bools) -> Pause:
+    """How long each pause is: by how much its steps are longer than the steady ones next to it, whatever else was seen.
+
+    By the median of all that is looked at, the same pause had another length in each stretch that was chosen. What the
+    pauses cost, `loss_K`, goes by that median: so the parts of a step sum to it.
+    """
+    steady, median_s = np.flatnonzero(steady_K & np.isfinite(cycle_K)), median(cycle_K[steady_K])
+    columns = np.flatnonzero(pause.loss_K > 0)
+    share = pause.loss_K[columns] / np.maximum(cycle_K[columns] - median_s, 1e-12)
+    near_s = np.array([_near_s(cycle_K, steady, column) for column in columns.tolist()])
+    added_s = np.minimum(share, 1.0) * np.maximum(cycle_K[columns] - near_s, 0.0)
+    begins = np.array([table.column_of(step) for step in pause.steps])
+    of = np.maximum(np.searchsorted(begins, columns, side="right") - 1, 0)
+    lengths_s = tuple(np.bincount(of, weights=added_s, minlength=begins.size).tolist())
+    return replace(
+        pause,
+        lengths_s=lengths_s,
+        length_s=sum(lengths_s) / len(lengths_s),
+        events=tuple(
+            replace(event, length_s=length_s)
+            for event, length_s in zip(pause.events, lengths_s, strict=False)
+        ),
+    )
+
+
+def _near_s(cycle_K: Floats, steady: Ints, column: int) -> float:
+    """The median of the steady steps next to this one."""
+    at = int(np.searchsorted(steady, column))
+    return median(cycle_K[steady[max(at - NEAR_STEPS, 0) : at + NEAR_STEPS]])
 
 
 def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, total_s: float) -> float | None:

@@ -15,7 +15,14 @@ from tuiadvisor.metrics.pauses.background_saves import KIND as SAVING
 from tuiadvisor.metrics.pauses.background_saves import saving_pause, slowed_by_saves
 from tuiadvisor.metrics.pauses.irregular import Interruptions, after_barrier_RK, find_interruptions
 from tuiadvisor.metrics.pauses.marked import marked_pauses
-from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, irregular_pauses, make_pause, with_next
+from tuiadvisor.metrics.pauses.pause import (
+    Pause,
+    collecting_RK,
+    irregular_pauses,
+    make_pause,
+    with_lengths,
+    with_next,
+)
 from tuiadvisor.metrics.pauses.periodic import periodic_groups
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
@@ -115,7 +122,8 @@ def find_steady(
         pauses += [pause for pause in periodic if pause is not None]
         saving = saving_pause(table, barrier, saving_RK, saving_K, median_s)
         pauses += [] if saving is None else [saving]
-        pauses += irregular_pauses(table, barrier.cycle_K, irregular.found, median_s)
+        pauses = [with_lengths(pause, table, barrier.cycle_K, steady_K) for pause in pauses]
+        pauses += irregular_pauses(table, barrier.cycle_K, irregular.found, steady_K)
     excluded = _counts(marks, warmup_K, spoiled_K, irregular_K)
     if saving_K.any():
         excluded[SAVING] = int(saving_K.sum())

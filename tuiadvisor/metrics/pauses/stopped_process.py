@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.metrics.pauses.pause import irregular_pauses
-from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +36,8 @@ def with_stops(
     if told == sorted(events, key=lambda event: event.column):
         return steadiness
     others = [pause for pause in steadiness.pauses if not pause.events]
-    median_s = median(barrier.cycle_K[steadiness.steady_K])
-    return replace(
-        steadiness, pauses=(*others, *irregular_pauses(table, barrier.cycle_K, tuple(told), median_s))
-    )
+    regrouped = irregular_pauses(table, barrier.cycle_K, tuple(told), steadiness.steady_K)
+    return replace(steadiness, pauses=(*others, *regrouped))
 
 
 def share_of_stops(
