@@ -5,22 +5,33 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from snapshot import views
-from synthetic_run import Fault, Job, encoded, frames
+from synthetic_run import Fault, Job, encoded, final_view, frames
+from test_cli_first_steps import RUN
 from test_goodput_waterfall import born
+from test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor.compare.comparing import compare, measure
+from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.report.page import Dossier, html_report
+from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.goodput import late_words
 from tuiadvisor.tui.draw import waterfall
 from tuiadvisor.tui.pages.comparison import plain_comparison
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.views.comparison import Comparison
 from tuiadvisor.views.goodput import parts_of
+from tuiadvisor.views.run_view import PastFinding
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATE = Job(num_ranks=4, num_steps=200, faults=(Fault("data", (2,), 0.02, onset=100),))
 SLOW = Fault("data", None, 0.02)
 
 
@@ -125,3 +136,53 @@ def test_a_start_up_that_only_one_of_them_shows_decides_nothing() -> None:
         assert change.after is not None
         assert abs(change.before - change.after) > 0.1
         assert change.improved is None
+
+
+def test_whom_the_others_waited_for_is_told_by_stretches(tmp_path: Path) -> None:
+    """What was lost before a change of pace has no name in the waterfall: a rank that was named then keeps its own."""
+    faults = (Fault("data", (2,), 0.1, onset=200, until=600), Fault("data", (1,), 0.15, onset=600))
+    path = tmp_path / "run.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(Job(num_ranks=4, num_steps=1200, faults=faults)):
+        writer.append(encoded(frame))
+    writer.close()
+    view = whole_view(str(path))
+    said = late_words(view)
+    found = re.fullmatch(
+        r"the others waited for rank 2 from step (\d+) until about step (\d+); for rank 1 since step (\d+)",
+        said,
+    )
+    assert found is not None, said
+    assert [200, 600, 600] == [pytest.approx(int(step), abs=40) for step in found.groups()]
+    keyboard = Keyboard(views.live(view))
+    keyboard.press("W")
+    text = "\n".join(row.text for row in keyboard.place.rows(160, 60))
+    assert "rank 1 since step" in text
+    assert "the others waited for rank 2 from step" in html_report([Dossier("run.rec", view)], None, "a test")
+
+
+def test_one_rank_all_along_is_told_where_it_always_was() -> None:
+    """And nobody is named whom nothing found."""
+    view = final_view(LATE)
+    assert "straggler" in {one.id for one in view.findings}
+    assert not late_words(view)
+    assert not late_words(views.healthy())
+    remark = replace(view.findings[0], id="checkpoint_pause", ranks=(3,))
+    assert not late_words(replace(view, past=(PastFinding(remark, 20, 90, 1),)))
+
+
+def test_of_many_stretches_the_last_are_told() -> None:
+    """In the order in which they began, whatever the order in which they were found."""
+    view = final_view(LATE)
+    late = next(one for one in view.findings if one.id == "straggler")
+    past = [
+        PastFinding(replace(late, ranks=(rank,)), 100 * rank, 100 * rank + 50, 1) for rank in (6, 3, 7, 4, 5)
+    ]
+    said = late_words(replace(view, past=(PastFinding(replace(late, ranks=(0,)), None, 20, 1), *past)))
+    assert said.startswith(
+        "the others waited for rank 4 from step 400 until about step 450; for rank 5 from step 500"
+    )
+    assert said.endswith("; for rank 7 from step 700 until about step 750 (3 earlier stretches not listed)")
+    assert late_words(
+        replace(view, findings=(), past=(PastFinding(replace(late, ranks=(0,)), None, 20, 1),))
+    ) == ("the others waited for rank 0 until about step 20")

@@ -115,9 +115,11 @@ def goodput(view: RunView) -> str:
         for part in wall.waterfall
     ]
     rows = [(name, text_of.seconds(spent), text_of.share(share)) for name, spent, share, _ in parts]
+    late = words.late_words(view)
+    told = [*words.notes(wall), *([late] if late else [])]
     return (
         f"<section><h2>Goodput</h2><p><strong>{inert(words.headline(wall))}</strong></p>"
-        f"{charts.waterfall(parts)}{table(('part', 'time', 'share'), rows)}{bullets(words.notes(wall))}</section>"
+        f"{charts.waterfall(parts)}{table(('part', 'time', 'share'), rows)}{bullets(told)}</section>"
     )
 
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.phases import PAUSES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.views.goodput import kind_words
+from tuiadvisor.views.lost_by import late_stretches
 
 if TYPE_CHECKING:
     from tuiadvisor.views.goodput import Goodput
+    from tuiadvisor.views.lost_by import LateStretch
+    from tuiadvisor.views.run_view import RunView
 
+MAX_LATE: Final = 4  # stretches in one sentence
 NO_STEPS = "no step was seen yet"
 # What no steady step has a part of; pauses beside them.
 BESIDE_STEADY_STEPS: Final = frozenset(
@@ -50,6 +54,24 @@ def _why_not_as_useful(found: Goodput) -> str:
 
 def _is_beside_steady_steps(kind: str) -> bool:
     return kind in BESIDE_STEADY_STEPS or kind.startswith(("pause", "periodic_pause"))
+
+
+def late_words(view: RunView) -> str:
+    """For whom the others waited, stretch by stretch: "" where it was one rank all along, for that stands elsewhere."""
+    found = late_stretches(view)
+    if all(one.last_step is None for one in found):
+        return ""
+    told = [f"{text_of.ranks(one.ranks)} {_when(one)}" for one in found[-MAX_LATE:]]
+    left = len(found) - MAX_LATE
+    more = f" ({text_of.count(left, 'earlier stretch', 'earlier stretches')} not listed)" if left > 0 else ""
+    return f"the others waited for {'; for '.join(told)}{more}"
+
+
+def _when(one: LateStretch) -> str:
+    if one.last_step is None:
+        return "by now" if one.first_step is None else f"since step {one.first_step:,}"
+    begun = "" if one.first_step is None else f"from step {one.first_step:,} "
+    return f"{begun}until about step {one.last_step:,}"
 
 
 def notes(found: Goodput) -> list[str]:

@@ -38,6 +38,7 @@ USUAL: Final = {
     "done_again": ("scheduler", "L-AMORT"),
     "hang": ("runtime", "L-BALANCE"),
 }
+NAMED_LATE: Final = frozenset({"straggler", "slow_host"})  # rules that say for whom all others wait
 # What each lens looks at, in words that say it without the name: balance, amortize, co-design, purpose.
 LENSES: Final = {
     "L-BALANCE": "waiting",
@@ -97,6 +98,37 @@ def _summed(view: RunView, column: int) -> tuple[LostBy, ...]:
         for name, parts in groups.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.seconds, row.name)))
+
+
+@dataclass(frozen=True, slots=True)
+class LateStretch:
+    """Ranks that all others waited for, and when: the waterfall does not name who cost time before a change of pace."""
+
+    ranks: tuple[int, ...]
+    first_step: int | None  # None: it was there before anything was seen
+    last_step: int | None  # None: it goes on
+
+
+def late_stretches(view: RunView) -> tuple[LateStretch, ...]:
+    """Whoever was named late in this run, in the order in which it began; once where one has several names."""
+    over = [
+        LateStretch(past.finding.ranks, past.first_step, past.last_step)
+        for past in view.past
+        if past.finding.id in NAMED_LATE and past.finding.ranks
+    ]
+    going = [
+        LateStretch(found.ranks, found.onset_step, None)
+        for found in view.findings
+        if found.id in NAMED_LATE and found.ranks and found.severity != "info"
+    ]
+    found = sorted(
+        dict.fromkeys([*over, *going]),
+        key=lambda one: (
+            one.first_step or 0,
+            view.last_step or 0 if one.last_step is None else one.last_step,
+        ),
+    )
+    return tuple(found)
 
 
 def _place(kind: str, findings: Iterable[Finding]) -> tuple[str, str]:

@@ -49,6 +49,8 @@ class GoodputPage(Page):
         wall = state.view.wall
         why = words.NO_STEPS if state.view.last_step is None else words.EARLIER
         rows = goodput_lines(wall, room) if wall else [line((f"goodput unknown: {why}", "dim"))]
+        late = words.late_words(state.view) if wall else ""
+        rows += bullet("·", late, room) if late else []
         rows += layer_lines(state.view, room)
         return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
 
