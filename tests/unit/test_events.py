@@ -727,3 +727,55 @@ def test_the_self_test_does_not_tell_what_it_asks() -> None:
     assert not any(row.text.startswith((" run ", " events ")) for row in keyboard.place.rows(160, 45))
     keyboard.place.take_state(views.live(views.stalled()))
     assert "STALLED" in keyboard.draw()
+
+
+TWO_HOSTS = Job(
+    num_ranks=4, num_steps=900, ranks_per_host=2, faults=(Fault("backward", (2,), 0.02, onset=200),)
+)
+
+
+def with_hub_stopped(how: str, begin_s: float, end_s: float) -> list[Frame]:
+    """The frames of two hosts as a hub hands them on that stood between these times.
+
+    how: one host's frames before the other's, either way; or both lost, each host said to be silent until it is heard.
+    """
+    sent = frames(TWO_HOSTS)
+    before = [frame for frame in sent if frame.time_ns <= begin_s * 1e9]
+    within = [frame for frame in sent if begin_s * 1e9 < frame.time_ns < end_s * 1e9]
+    after = [frame for frame in sent if frame.time_ns >= end_s * 1e9]
+    sources = sorted({frame.source for frame in sent})
+    if how == "lost":
+        told = {"what": "agent silent", "why": "not heard for 3.2 s", "num_frames": 0}
+        gaps = [
+            Frame(FrameKind.GAP, "hub", 0, before[-1].time_ns, {**told, "source": one}) for one in sources
+        ]
+        return [*before, *gaps, *after]
+    order = sources if how == "first host first" else sources[::-1]
+    return [*before, *(frame for source in order for frame in within if frame.source == source), *after]
+
+
+@pytest.mark.parametrize(
+    ("how", "begin_s", "end_s"),
+    [
+        ("first host first", 15.0, 29.0),
+        ("second host first", 15.0, 29.0),
+        ("first host first", 5.5, 12.0),
+        ("first host first", 3.5, 20.0),
+        ("lost", 18.0, 30.0),
+    ],
+)
+def test_a_hub_that_stood_for_a_while_moves_no_onset(how: str, begin_s: float, end_s: float) -> None:
+    """While one host's frames were still to come, the others waited for nobody who was seen: slow communication since
+    the step at which the hub stopped, and the late rank was resolved.
+    """
+    advisor, log, due_s = folded([]), EventLog(), 0.0
+    for frame in with_hub_stopped(how, begin_s, end_s):
+        advisor.feed_many([encoded(frame)])
+        if frame.time_ns * 1e-9 >= due_s:
+            due_s = frame.time_ns * 1e-9 + 0.45
+            log.take(advisor.view())
+    log.take(advisor.view())
+    assert [("change", 200, (2,)), ("onset", 200, (2,))] == kinds(log)
+    (onset,) = [event for event in log.events if event.kind == "onset"]
+    assert not onset.by_then
+    assert onset.wall_s == pytest.approx(1_700_000_003.75, abs=0.01)

@@ -301,6 +301,8 @@ class Advisor(Intake):
         told = bool(hang or died) or not with_now
         waits = None if told else no_step(self.roster, self.store, seen.table)
         found = with_no_step(found, waits)
+        if self.roster.silent_agents():  # what was found of its ranks may go on
+            found = replace(found, may_hide=True)
         if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
             judged = _without_final(judged)
         return _Concluded(judged, found, hang, stalled, died, waits)
@@ -482,9 +484,8 @@ class Advisor(Intake):
             return unseen_device(seen.why_blind)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
         num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
-        if seen.clock == "device":
-            silent = self.roster.silent_agents()
-            num_not_compared += sum(fact.source in silent for fact in self.roster.ranks.values())
+        silent = self.roster.silent_agents() if seen.clock == "device" else self.roster.lost_agents()
+        num_not_compared += sum(fact.source in silent for fact in self.roster.ranks.values())
         found = verdict(
             judged,
             diagnosis,
@@ -511,7 +512,7 @@ class Advisor(Intake):
             from_beginning=from_beginning,
             all_ranks_seen=not any_missing
             and len(table.ranks) == self.store.tracks.num
-            and not (host is not None and self.roster.silent_agents()),
+            and not self.roster.silent_agents(),
             on_accelerator=self.on_device,
             # A host's clock sees stages wait for their neighbours, a device's only that it waits.
             is_unordered=(host is not None and has_stages(self.roster))
@@ -575,11 +576,16 @@ class Advisor(Intake):
         ]
 
     def _alive(self, table: StepTable) -> Bools:
-        silent = self.roster.silent_agents()
+        """Of each rank, whether its next steps are still to come.
+
+        After a stop of the hub the frames of one host may come long before another's, whose ranks are waited for:
+        without them the others would wait for nobody who is seen, in communication, from now on.
+        """
+        lost = self.roster.lost_agents()
         alive = []
         for rank in table.ranks:
             fact = self.roster.ranks.get(rank)
-            alive.append(fact is None or (fact.state not in GONE and fact.source not in silent))
+            alive.append(fact is None or (fact.state not in GONE and fact.source not in lost))
         return np.array(alive, dtype=np.bool_)
 
 

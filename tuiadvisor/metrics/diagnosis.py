@@ -371,7 +371,9 @@ def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
 
 
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
-    found = find_window(table, barrier, steadiness.steady_K, asked.alive_R)
+    found = find_window(
+        table, barrier, steadiness.steady_K, asked.alive_R, all_ranks_seen=asked.all_ranks_seen
+    )
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)

@@ -394,6 +394,10 @@ class Roster:
         """Sources not heard although others are, with the seconds where they can be known."""
         return silent(self.agents.values())
 
+    def lost_agents(self) -> frozenset[str]:
+        """Sources that the hub does not hear any more, by its own clock: what they have sent may only come late."""
+        return frozenset(agent.source for agent in self.agents.values() if agent.silent is not None)
+
     def why_no_step(self) -> str:
         """What was found of live ranks none of which makes a step; "" as long as one of them is not explained."""
         live = [fact for fact in self.ranks.values() if fact.state == "live"]

@@ -47,8 +47,13 @@ class Window:
         return self.columns[self.regime.start :]
 
 
-def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bools) -> Window:
-    """What can be compared, and where the present level begins."""
+def find_window(
+    table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bools, *, all_ranks_seen: bool = True
+) -> Window:
+    """What can be compared, and where the present level begins.
+
+    all_ranks_seen: else the others may wait for a rank that is no longer seen, which is no change of communication.
+    """
     columns = np.flatnonzero(steady_K)
     rows = _comparable_rows(barrier, columns, alive_R)
     if rows.size:
@@ -62,7 +67,9 @@ def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bo
     beyond, regime = deviations(work), WHOLE
     if columns.size:
         smallest_s = NEW_REGIME_SHARE * median(cycle)
-        common = common_changes(table, rows, columns, barrier.transfer_K[columns], smallest_s)
+        transfer = barrier.transfer_K[columns]
+        transfer = transfer if all_ranks_seen else np.full_like(transfer, np.nan)
+        common = common_changes(table, rows, columns, transfer, smallest_s)
         regime = find_regime(table, columns, work, beyond, cycle, common=common)
     if wandering is not None and wandering.since > regime.start:
         regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
