@@ -451,14 +451,14 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
 
 def _collections(table: StepTable, barrier: Barrier, found: Window, rows: Ints) -> CollectionLoss | None:
     """Over all steps since the window began whose collections are known, long ones too: collections make them so."""
-    if rows.size < 2 or not found.present.size:
+    if rows.size < 2 or not found.present.size or not (table.gc_s_RK > 0).any():
         return None
     columns = np.arange(int(found.present[0]), table.num_steps)
-    at = np.ix_(rows, columns)
-    columns = columns[(np.isfinite(barrier.work_RK[at]) & np.isfinite(table.gc_s_RK[at])).all(axis=0)]
-    at = np.ix_(rows, columns)
+    work_RK, gc_s_RK = cells(barrier.work_RK, rows, columns), cells(table.gc_s_RK, rows, columns)
+    known_K = (np.isfinite(work_RK) & np.isfinite(gc_s_RK)).all(axis=0)
+    columns = columns[known_K]
     follows_K = np.diff(table.steps_of(columns), prepend=-1) == 1
-    return collection_loss(barrier.work_RK[at], table.gc_s_RK[at], barrier.cycle_K[columns], follows_K)
+    return collection_loss(work_RK[:, known_K], gc_s_RK[:, known_K], barrier.cycle_K[columns], follows_K)
 
 
 def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:

@@ -53,6 +53,10 @@ class Stops:
                 known = self._seen[rank] = (host, deque(maxlen=MAX_SEEN))
             known[1].extend(times_ns)
 
+    def has_seen(self, hosts: dict[int, str]) -> bool:
+        """Whether any rank on these hosts was ever seen stopped."""
+        return any(rank in hosts for rank in self._seen)
+
     def within(self, hosts: dict[int, str]) -> Callable[[int, int, int], bool]:
         """A function (rank, begin_ns, end_ns) for ranks on these hosts."""
 
