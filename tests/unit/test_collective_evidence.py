@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_stall_dumps import call
 
-from tuiadvisor.advisor.judge.hang import _stall_words, stall_of_answers
+from tuiadvisor.advisor.judge.hang import stall_of_answers
 from tuiadvisor.agent.flight_recorder import cut
 from tuiadvisor.causes.collectives import evidence_words, why_unknown
-from tuiadvisor.causes.hang import measured
+from tuiadvisor.causes.hang import measured, who_waits_words
 from tuiadvisor.cli.stacks import _said_by_recorders
 from tuiadvisor.metrics.hang.asked_recorder import Asked, asked
 from tuiadvisor.metrics.hang.collective_evidence import collective_evidence, is_recorded
@@ -46,7 +46,7 @@ def test_the_missing_rank_is_named_with_the_collective() -> None:
     assert ((2,), (0, 1, 3)) == (found.missing, found.waiting)
     assert (
         "ranks 0, 1 and 3 wait for rank 2, which has not entered all_reduce (collective 9 of group default_pg)"
-        == _stall_words(found)
+        == who_waits_words(found)
     )
     verdict = measured(found, dict.fromkeys(range(4), "node01"), 4)
     words = (
@@ -93,7 +93,7 @@ def test_who_could_not_be_asked_stays_named_and_nobody_else_is(held: dict[str, A
     found = of(*inside, found=by_thread, silent=((2, "it is stopped"),))
     assert (2,) == found.missing
     assert "ranks 0, 1 and 3 are in all_reduce (collective 9 of group default_pg)" == evidence_words(found)
-    assert _stall_words(found).endswith("; they are in all_reduce (collective 9 of group default_pg)")
+    assert who_waits_words(found).endswith("; they are in all_reduce (collective 9 of group default_pg)")
 
 
 def test_a_rank_that_does_not_answer_is_not_accused() -> None:
@@ -116,14 +116,16 @@ def test_a_victim_is_not_named_and_the_smaller_group_comes_first() -> None:
     )
     # Of the pair rank 1's recorder, which does not go back to its first call, says nothing.
     assert ((1,), (0, 2, 3)) == (found.missing, found.waiting)
-    assert _stall_words(found).endswith("which has not entered all_reduce (collective 9 of group default_pg)")
+    assert who_waits_words(found).endswith(
+        "which has not entered all_reduce (collective 9 of group default_pg)"
+    )
     found = of(
         answer(0, call(8), call(1, "1", done=False, process_group=["1", "undefined"]), groups=both),
         answer(1, call(0), call(8), groups=both),
         *(answer(rank, call(8), call(9, done=False)) for rank in (2, 3)),
     )
     assert ((1,), (0, 2, 3)) == (found.missing, found.waiting)
-    assert _stall_words(found).endswith(
+    assert who_waits_words(found).endswith(
         "which has not entered all_reduce (collective 1 of group 1, ranks 0 and 1)"
     )
 
@@ -137,7 +139,7 @@ def test_different_operations_name_nobody() -> None:
     assert () == found.missing
     assert (
         "ranks 0, 1, 2 and 3 make no progress; ranks call different operations as collective 9 of group default_pg: "
-        "rank 0 broadcast, ranks 1, 2 and 3 all_reduce" == _stall_words(found)
+        "rank 0 broadcast, ranks 1, 2 and 3 all_reduce" == who_waits_words(found)
     )
 
 
@@ -339,7 +341,7 @@ def test_groups_of_one_name_and_many_members_are_told_apart_in_few_words() -> No
     found = of(*answers)
     assert found.evidence is not None
     assert 2 == len(found.evidence.hang.waits)
-    assert len(_stall_words(found)) < 400
+    assert len(who_waits_words(found)) < 400
 
 
 def test_a_rank_that_is_missing_beside_a_stopped_one_is_missing_too() -> None:

@@ -270,7 +270,7 @@ def test_what_a_trace_does_not_show_is_unknown(tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize(
     ("kind", "says"),
-    [("nccl-tests", "has no steps"), ("fio", "has no steps"), ("flight-recorder", "no steps")],
+    [("nccl-tests", "has no steps"), ("fio", "has no steps"), ("memory", "no steps")],
 )
 def test_a_source_without_steps_says_why_it_is_no_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, says: str

@@ -240,7 +240,7 @@ class EventLog:
             if self._stalled_at is None:
                 self._stalled_at = (step, 0.0)
             step = self._stalled_at[0]
-            self._stalled_at = (step, now.for_s)
+            self._stalled_at = (step, now.for_s or 0.0)
             kind, missing = (STALLED, now.missing) if isinstance(now, Stall) else (NO_STEP, ())
             self._note((STALLED, step), _timed(Event(kind, step, missing, now.words), view))
         elif self._stalled_at is not None:

@@ -17,7 +17,8 @@ MAX_SAID: Final = 3  # collectives of one sentence
 def which_has_not_entered(found: Standstill) -> str:
     """To follow the missing ranks; "" where that is not all there is to say."""
     named = found.evidence.named() if found.evidence is not None else []
-    if len(named) != 1 or named[0][1] != found.missing or different_words(found):
+    is_all = found.evidence is not None and not found.evidence.hang.stopped and not different_words(found)
+    if len(named) != 1 or named[0][1] != found.missing or not is_all:
         return ""
     return f"which {_have(found.missing)} not entered {_call(named[0][0])}"
 
@@ -38,6 +39,12 @@ def evidence_words(found: Standstill) -> str:
     if different := different_words(found):
         parts.append(different)
     return "; ".join(parts or _unnamed(found, evidence))
+
+
+def no_dump_words(evidence: CollectiveEvidence) -> str:
+    """To follow who is missing: whom else it may be; "" where all that belong there were dumped."""
+    unseen = tuple(sorted({rank for wait in evidence.hang.waits for rank in wait.unrecorded}))
+    return f"; of {rank_words(unseen)} there is no usable dump" if unseen else ""
 
 
 def different_words(found: Standstill) -> str:
@@ -63,6 +70,8 @@ def why_unknown(found: Standstill) -> str:
 def _unnamed(found: Standstill, evidence: CollectiveEvidence) -> list[str]:
     """Where nobody is named: who is in which collective, and what that leaves open."""
     waits = evidence.hang.waits
+    if evidence.is_dumped:
+        return [evidence.hang.because]
     if not waits:
         return ["no collective is under way on any rank"] if evidence.is_whole else []
     first = waits[0]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Measured, rank_words
-from tuiadvisor.causes.collectives import evidence_words, why_unknown
+from tuiadvisor.causes.collectives import (
+    evidence_words,
+    no_dump_words,
+    which_has_not_entered,
+    why_unknown,
+)
 from tuiadvisor.metrics.hang.detection import COMPUTING
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | No
             "num_still_missing": len(found.missing),
             "is_still_stopped": int(found.thread == "stopped"),
             "is_still_computing": int(found.thread == COMPUTING),
+            "is_still_dumped": int(found.is_dumped),
             "still_since": found.step,
         },
         ranks=found.missing,
@@ -66,6 +72,30 @@ def all_stopped_words(found: Standstill) -> str:
     return f"{rank_words(found.missing)} {verb} {THREAD_WORDS['stopped']}"
 
 
+def who_waits_words(found: Standstill) -> str:
+    """Who waits for whom, and in what the missing have not come."""
+    known = evidence_words(found)
+    if found.evidence is not None and found.is_dumped:
+        known += no_dump_words(found.evidence) if found.missing else ""
+    if not found.missing and found.is_dumped:
+        return known
+    if not found.missing:
+        verb = "makes" if len(found.waiting) == 1 else "make"
+        return f"{rank_words(found.waiting)} {verb} no progress; {known or 'who is missing was not observed'}"
+    if not found.waiting:
+        return all_stopped_words(found) if found.thread == "stopped" else known
+    why = "gone" if found.is_death and not found.how_ended else THREAD_WORDS.get(found.thread or "", "")
+    call = which_has_not_entered(found)
+    if call and found.evidence is not None and found.is_dumped:
+        call += no_dump_words(found.evidence)
+    who = rank_words(found.waiting)
+    if len(found.missing) == 1 < len(found.waiting) and known.startswith(f"{who} are "):
+        known = f"they{known.removeprefix(who)}"
+    more = f", {call}" if call else f"; {known}" if known else ""
+    how = f", which {found.how_ended}" if found.how_ended else f", {why}" if why else ""
+    return f"{waiting_words(found)}{how}{more}"
+
+
 def departure_words(found: Departure) -> str:
     """Who is gone, and that nobody has moved since."""
     others = f"{rank_words(found.others)} {'has' if len(found.others) == 1 else 'have'}"
@@ -89,6 +119,8 @@ def _still_wait(found: Standstill) -> str:
 
 
 def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
+    if found.is_dumped:
+        return who_waits_words(found)
     if not found.waiting:
         return all_stopped_words(found) + ("" if found.step is None else f", at step {found.step}")
     known = evidence_words(found)
@@ -127,6 +159,7 @@ standstill still_s s since any rank's training thread went from one phase to ano
 standstill still_words text who waits, for whom, where and since which step
 standstill still_since steps job step at which the ranks hang
 standstill is_still_stopped flag 1 if they are stopped by a signal or a debugger
+standstill is_still_dumped flag 1 if flight-recorder dumps alone tell of it, and so neither since when nor in which step
 standstill is_still_computing flag 1 if the training threads of those the others wait for use their cores
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """,

@@ -117,10 +117,6 @@ def judged(document: dict[str, Any], run: ImportedRun | None, why: str) -> dict[
     if run is not None:
         whole = importlib.import_module("tuiadvisor.report.document").document(view_of(run))
         return {name: whole[name] for name in ("verdict", "findings", "clock")}
-    hang = document.get("hang")
-    if hang and hang["collectives"]:
-        decided = {"decision": "hang", "sentence": hang["because"], "because": hang["because"]}
-        return {"verdict": decided, "findings": None, "clock": None}
     unknown = [*document.get("unknown", []), {"metric": "verdict", "why": why}]
     return {"verdict": None, "findings": None, "clock": None, "unknown": unknown}
 
@@ -159,12 +155,18 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
     if options.verdict:
         document = {**document, **judged(document, run, "")}
     print_import(options, document, summary_of(kind), "" if options.json else verdict_of(run))
+    path = Path(options.output)
+    print(f"{path}: {size_of(run)}; tuiadvisor replay {shell_word(str(path))}", file=sys.stderr)
+    return 0
+
+
+def size_of(run: ImportedRun) -> str:
+    """2 ranks, 48 steps."""
     num_steps = len({row[0] for rank in run.ranks for row in rank.steps})
     ranks = f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}"
-    steps = f"{num_steps} step{'s' * (num_steps > 1)}"
-    path = Path(options.output)
-    print(f"{path}: {ranks}, {steps}; tuiadvisor replay {shell_word(str(path))}", file=sys.stderr)
-    return 0
+    return (
+        f"{ranks}, {num_steps} step{'s' * (num_steps != 1)}" if num_steps else f"{ranks} of a hang, no steps"
+    )
 
 
 def verdict_of(run: ImportedRun) -> str:

@@ -37,7 +37,9 @@ def write_imported(path: str, run: ImportedRun) -> int:
 
 def imported_frames(run: ImportedRun) -> Iterator[bytes]:
     """The run as frames in order; of a part of one nothing says that it ends."""
-    start = min(row[BEGIN_AT] + (rank.shift_ns or 0) for rank in run.ranks for row in rank.steps)
+    start = min(
+        (row[BEGIN_AT] + (rank.shift_ns or 0) for rank in run.ranks for row in rank.steps), default=BASE_NS
+    )
     yield encode(FrameKind.RUN, HUB_SOURCE, 0, BASE_NS, _about(run, start))
     by_host: dict[str, list[ImportedRank]] = {}
     for rank in run.ranks:
@@ -49,6 +51,9 @@ def imported_frames(run: ImportedRun) -> Iterator[bytes]:
     for host, ranks in by_host.items():
         entries = [_entry(run, rank) for rank in ranks]
         yield writer.frame(host, FrameKind.HELLO, {"host": host, "ranks": entries})
+        recorders = [rank.recorder for rank in ranks if rank.recorder is not None]
+        if recorders:
+            yield writer.frame(host, FrameKind.STATUS, {"host": host, "recorders": recorders})
     shifts = {host: _shifts(ranks, start) for host, ranks in by_host.items()}
     held = {host: _Held(ranks, shifts[host]) for host, ranks in by_host.items()}
     for numbers in _stretches(run.ranks):
@@ -116,8 +121,9 @@ def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
         "label": f"{run.source} ({'read so far' if run.kind == PART else 'imported'})",
         "imported": imported,
     }
-    if start_ns > EPOCH_NS:
-        about["created_wall_ns"] = start_ns
+    wall_ns = start_ns if run.last_wall_ns is None else run.last_wall_ns
+    if wall_ns > EPOCH_NS:
+        about["created_wall_ns"] = wall_ns
     return about
 
 
@@ -134,7 +140,7 @@ def _entry(run: ImportedRun, rank: ImportedRank) -> dict[str, object]:
     return {
         "rank": rank.rank,
         "state": "detached",
-        "detail": "imported",
+        "detail": rank.detail,
         **{name: value for name, value in known.items() if value is not None},
     }
 

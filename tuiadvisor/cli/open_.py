@@ -24,7 +24,8 @@ from tuiadvisor.text.terminal import shows_screens
 if TYPE_CHECKING:
     from tuiadvisor.app.opening import OpeningDesk
 
-WITH_STEPS: Final = frozenset(name for name, kind in KINDS.items() if kind.run)  # whose screens can be shown
+# Whose screens can be shown: of what has steps, and of a hang.
+WITH_STEPS: Final = frozenset(name for name, kind in KINDS.items() if kind.run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

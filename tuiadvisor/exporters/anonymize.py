@@ -112,6 +112,31 @@ _MODEL_NUMBERS: Final = (
 _TYPE_OR_SHAPE: Final = re.compile(
     r"(?:bfloat|float|complex|int|uint|qint|quint)[0-9]{1,3}(?:_e[0-9]m[0-9](?:fn|fnu|fnuz|b11fnuz)?)?|bool|[0-9]{1,12}(?:x[0-9]{1,12})*"
 )
+_CALL: Final = re.compile(
+    r"(?:nccl|gloo|mpi|ucc|xccl):_?(?:all_?reduce|all_?gather|all_?to_?all|reduce|reduce_?scatter|broadcast|gather|scatter|barrier"
+    r"|send|recv|coalesced)[a-z_]*(?: \d{1,8}(?:->|<-)\d{1,8})?"
+)
+_DTYPES: Final = frozenset(
+    {
+        *(
+            "Float",
+            "Double",
+            "Half",
+            "BFloat16",
+            "ComplexFloat",
+            "ComplexDouble",
+            "Bool",
+            "Byte",
+            "Char",
+            "Short",
+            "Int",
+        ),
+        *("Long", "Float8_e4m3fn", "Float8_e5m2", "UInt16", "UInt32", "UInt64"),
+    }
+)
+_RECORDERS: Final = frozenset({"fr", "nccl"})
+_CALL_STATES: Final = frozenset({"scheduled", "started", "completed"})
+_DEFAULT_GROUP: Final = "default_pg"
 _CORES: Final = frozenset({"native", "python"})
 _ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
 
@@ -128,6 +153,8 @@ class Names:
     commits: dict[str, str] = field(default_factory=dict)
     devices: dict[str, str] = field(default_factory=dict)  # serial numbers of devices
     boots: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+    purposes: dict[str, str] = field(default_factory=dict)
 
     def label(self, text: str) -> str:
         """Scripts are numbered as they appear."""
@@ -149,6 +176,16 @@ class Names:
     def boot(self, text: str) -> str:
         """Ids of a machine's boot."""
         return self.boots.setdefault(text, f"boot{len(self.boots)}") if text else ""
+
+    def group(self, text: str) -> str:
+        """Process groups: torch numbers them, and a program may name them; equal ones stay equal."""
+        return text if text.isdigit() else self.groups.setdefault(text, f"group{len(self.groups)}")
+
+    def purpose(self, text: str) -> str:
+        """What a group is for is the program's own word, but for torch's default group."""
+        if text in {"", _DEFAULT_GROUP}:
+            return text
+        return self.purposes.setdefault(text, f"purpose{len(self.purposes)}")
 
     def pid(self, number: int) -> int:
         """Process ids: 1, 2, 3, ... as they appear."""
@@ -410,7 +447,72 @@ def _status(payload: Payload, names: Names) -> Payload:
         **_numbers(payload),
         **_text(payload, "host", names.host),
         "ranks": [_rank(entry, names) for entry in _objects(payload, "ranks")],
+        **(
+            {"recorders": [_answer(entry, names) for entry in _objects(payload, "recorders")]}
+            if "recorders" in payload
+            else {}
+        ),
     }
+
+
+def _answer(entry: Payload, names: Names) -> Payload:
+    """What a rank's flight recorder told: numbers, torch's own names of calls, types and states."""
+    kept: Payload = {
+        **_numbers(entry),
+        **_pid(entry, "pid", names),
+        **_text(entry, "why", scrub),
+        **_text(entry, "call", scrub),
+        "groups": [
+            {
+                **_numbers(group),
+                **_text(group, "name", names.group),
+                **_text(group, "purpose", names.purpose),
+                **_text(group, "backend", _one_of(_BACKENDS, "other")),
+                "spans": [_integers(span) for span in _lists(group, "spans")],
+            }
+            for group in _objects(entry, "groups")
+        ],
+        "recorders": [
+            {
+                **_numbers(recorder),
+                **_text(recorder, "name", _one_of(_RECORDERS, None)),
+                **_text(recorder, "why", scrub),
+                "entries": [_recorded(call, names) for call in _objects(recorder, "entries")],
+            }
+            for recorder in _objects(entry, "recorders")
+        ],
+    }
+    if "counters" in entry:
+        kept["counters"] = [
+            [names.group(one[0]), *(_integers(one[1:]) or [])]
+            for one in _lists(entry, "counters")
+            if one and isinstance(one[0], str)
+        ]
+    return kept
+
+
+def _recorded(call: Payload, names: Names) -> Payload:
+    """One call: its group, its place there, its name, size and type, and when it was made."""
+    numbers = ("collective_seq_id", "p2p_seq_id", "op_id", "record_id", "pg_id", "time_created_ns")
+    kept: Payload = {name: call[name] for name in numbers if type(call.get(name)) is int}
+    kept |= {name: True for name in ("is_p2p", "retired") if call.get(name) is True}
+    kept |= _text(call, "profiling_name", lambda text: text if _CALL.fullmatch(text) else "operation")
+    kept |= _text(call, "state", _one_of(_CALL_STATES, None))
+    if isinstance(group := call.get("process_group"), list):
+        words = [part for part in group[:2] if isinstance(part, str)]
+        kept["process_group"] = [
+            put(part) for put, part in zip((names.group, names.purpose), words, strict=False)
+        ]
+    if sizes := _lists(call, "input_sizes"):
+        kept["input_sizes"] = [_integers(sizes[0])]
+    if isinstance(dtypes := call.get("input_dtypes"), list):
+        kept["input_dtypes"] = [one if one in _DTYPES else "other" for one in dtypes[:1]]
+    return kept
+
+
+def _lists(payload: Payload, name: str) -> list[list[object]]:
+    value = payload.get(name)
+    return [entry for entry in value if isinstance(entry, list)] if isinstance(value, list) else []
 
 
 def _bye(payload: Payload, _names: Names) -> Payload:

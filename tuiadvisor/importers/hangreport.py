@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 def hang_document(path: Path) -> dict[str, Any]:
     """Read all dumps and say who has not entered what."""
     folder = read_flight_recorder(path)
-    found = diagnose(folder.dumps, folder.groups)
+    return document_of(path, folder, diagnose(folder.dumps, folder.groups))
+
+
+def document_of(path: Path, folder: DumpFolder, found: Hang) -> dict[str, Any]:
+    """The document of dumps that were read."""
     return {
         "schema": 1,
         "source": {"kind": "flight-recorder", "path": str(path), "files": len(folder.dumps)},

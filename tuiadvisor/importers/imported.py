@@ -47,6 +47,10 @@ class ImportedRank:
     software: dict[str, str] = field(default_factory=dict)  # backend, cuda, nccl, as far as the source says
     compute_device: dict[str, int | str] = field(default_factory=dict)  # device_name, multiprocessors
     slices: Ints | None = None  # of a device's timeline: as events, a row each; many, so no tuples
+    detail: str = "imported"  # what is said of it beside its state
+    recorder: dict[str, Any] | None = (
+        None  # of its flight recorder, as an entry of a STATUS frame's `recorders`
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class ImportedRun:
     steps_tell: bool = (
         False  # who is late, where the import's comparison does not: they are of one moment, on threads
     )
+    last_wall_ns: int | None = None  # of the newest call, where no step tells when the run was
     waits_share: float | None = None  # of the time ranks wait for those that come last; None: not compared
 
 

@@ -131,7 +131,7 @@ KINDS: Final = {
         "hangreport",
         "hang_document",
         "hang_summary",
-        "a flight recorder holds the last collectives of a hang and no steps",
+        run="hangrun.hang_run",
     ),
     "nccl-tests": Kind(
         "the output of nccl-tests",

@@ -196,7 +196,7 @@ def environment_facts(view: RunView) -> list[tuple[str, str]]:
         ("torch", info.torch or text_of.UNKNOWN),
         ("python", info.python or text_of.UNKNOWN),
         ("backend", info.backend or text_of.UNKNOWN),
-        ("device", device_words(info.device, view.clock) or text_of.UNKNOWN),
+        ("device", device_words(view) or text_of.UNKNOWN),
     ]
     rows += [("layout", layout)] if layout else []
     models = dict.fromkeys(host.cpu_model for host in view.hosts if host.cpu_model)

@@ -316,7 +316,9 @@ def workload_words(run: Facts, price: float | None, stated_power_w: float | None
         parts.append(f"1000 steps take {spent:.3g} device-hours")
         parts += [f"cost {spent * price:,.2f}"] if price is not None else []
         power_w = run.device_power_w if run.device_power_w is not None else stated_power_w
-        parts.append("energy unknown: state device_power_w" if power_w is None else f"{spent * power_w / 1000:.3g} kWh")
+        parts.append(
+            "energy unknown: state device_power_w" if power_w is None else f"{spent * power_w / 1000:.3g} kWh"
+        )
     return ", ".join(parts)
 
 

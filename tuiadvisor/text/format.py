@@ -131,6 +131,16 @@ def timer(value: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
+def no_progress(for_s: float | None) -> str:
+    """'no progress for 41 s'; without the time where it is not known."""
+    return "no progress" if for_s is None else f"no progress for {timer(for_s)}"
+
+
+def stalled(for_s: float | None) -> str:
+    """'stalled 41 s'; without the time where it is not known."""
+    return "stalled" if for_s is None else f"stalled {timer(for_s)}"
+
+
 def small_share(value: float | None) -> str:
     """'0.083 %', '1.2 %': of what should be next to nothing, so small ones are told apart."""
     if value is None or not math.isfinite(value):

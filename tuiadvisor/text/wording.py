@@ -182,8 +182,9 @@ def past_facts(past: PastFinding) -> str:
     return f"{who} · {text_of.steps(past.first_step, past.last_step)}{times} · {past.finding.severity} then"
 
 
-def device_words(device: str | None, clock: str) -> str:
+def device_words(view: RunView) -> str:
     """The kind of device, with the clock that the times are from where there are two: "cuda (device clock)"."""
-    if not device or device == "cpu":
+    device = view.run.device
+    if not device or device == "cpu" or view.is_without_steps:
         return device or ""
-    return f"{device} ({clock} clock)"
+    return f"{device} ({view.clock} clock)"

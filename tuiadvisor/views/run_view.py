@@ -509,6 +509,11 @@ class RunView:
         return None if now is None else now.for_s
 
     @property
+    def is_without_steps(self) -> bool:
+        """Whether it is over, and not one step was seen: no time of a step, and no clock, is known."""
+        return bool(self.ended) and self.last_step is None
+
+    @property
     def device_work(self) -> DeviceWork | None:
         """What the devices did, of the trace that the run is or that lies beside it."""
         told = self.imported or self.traced

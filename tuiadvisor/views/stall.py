@@ -26,13 +26,16 @@ class StalledCollective:
     missing: tuple[int, ...]  # have not entered it
     unknown: tuple[int, ...]  # members whose recorder could not be read
     is_origin: bool  # its missing ranks wait for nobody themselves
+    stopped: tuple[
+        tuple[int, int], ...
+    ] = ()  # of those that wait: (rank whose device stands, who has completed it)
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
     """Since when, who waits for whom, and what can be done at once."""
 
-    for_s: float  # since any rank went from one phase to another
+    for_s: float | None  # since any rank went from one phase to another; None where nothing tells, as dumps
     waiting: tuple[int, ...]
     missing: tuple[int, ...]  # whom they wait for; empty where nothing observed tells
     words: str  # "ranks 0, 1 and 2 wait for rank 3, stopped by a signal or a debugger"

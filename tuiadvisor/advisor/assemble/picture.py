@@ -8,7 +8,7 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.ends import failures
 from tuiadvisor.advisor.cluster.membership import ENDED, GONE, STEPLESS, Roster
-from tuiadvisor.advisor.judge.imports import is_part, may_be_apart
+from tuiadvisor.advisor.judge.imports import OF_DUMPS, is_part, may_be_apart
 from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, UNNAMED_HOST, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.run_view import Imported
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
@@ -46,6 +47,7 @@ MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would na
 TOLD_APART: Final = 0.05  # of the mean step: readers of both figures see that one is not the other's inverse
 MAX_NAMED_RANKS: Final = 64
 END_OF_TRACE: Final = "end of the imported trace"
+END_OF_DUMPS: Final = "end of the imported dumps"
 NOT_READ: Final = "worked out once the traces are read to their end; its time is in other until then"
 NOT_SHOWN: Final = "the imported source does not show it; its time is in other"
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
@@ -291,7 +293,7 @@ def unknowns(
 ) -> tuple[Unknown, ...]:
     """What could not be observed, and why."""
     if diagnosis is None:
-        return (Unknown("step", "no step was seen yet"),)
+        return (Unknown("step", "no step was seen" if ended(roster) else "no step was seen yet"),)
     device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
     seconds = diagnosis.job_seconds
     not_shown = (
@@ -420,6 +422,12 @@ def num_without_steps(roster: Roster, store: StepStore) -> int:
     )
 
 
+def _end_of(imported: Imported | None) -> str:
+    if imported is None:
+        return "probes detached"
+    return END_OF_DUMPS if imported.kind == OF_DUMPS else END_OF_TRACE
+
+
 def ended(roster: Roster) -> str:
     """Why nothing more will come; empty while the run goes on."""
     states = [] if is_part(roster.header.imported) else [fact.state for fact in roster.ranks.values()]
@@ -430,7 +438,7 @@ def ended(roster: Roster) -> str:
                 f"all ranks ended, {num_failed} of {len(states)} by an error" if num_failed else RUN_FINISHED
             )
         if all(state == "detached" for state in states):
-            return END_OF_TRACE if roster.header.imported is not None else "probes detached"
+            return _end_of(roster.header.imported)
         if any(state == "killed" for state in states):
             num_killed = sum(state == "killed" for state in states)
             by_error = f", {num_failed} by an error" if num_failed else ""

@@ -27,6 +27,10 @@ class RecorderAnswers:
         if rank in self._of or len(self._of) < MAX_WATCHED_RANKS:
             self._of[rank] = asked(entry, rank)
 
+    def of_dumps(self) -> tuple[Asked, ...]:
+        """All there are, as of an import, which tells no moment; ascending."""
+        return tuple(answer for _, answer in sorted(self._of.items()))
+
     def of(self, ranks: Iterable[RankFacts]) -> tuple[Asked, ...]:
         """Answers of those ranks that have not moved since they were asked; ascending."""
         return tuple(

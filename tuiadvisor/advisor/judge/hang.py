@@ -12,17 +12,20 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.ends import how_ended, vanished
 from tuiadvisor.advisor.cluster.membership import ENDED
-from tuiadvisor.causes.cause import rank_words
-from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
+from tuiadvisor.advisor.judge.imports import OF_DUMPS
+from tuiadvisor.causes.collectives import different_words, evidence_words
 from tuiadvisor.causes.hang import (
-    THREAD_WORDS,
-    all_stopped_words,
     awaited_words,
     departure_words,
     measured,
-    waiting_words,
+    who_waits_words,
 )
-from tuiadvisor.metrics.hang.collective_evidence import collective_evidence, is_recorded
+from tuiadvisor.metrics.hang.collective_evidence import (
+    collective_evidence,
+    dumped_evidence,
+    is_recorded,
+    waiting_ranks,
+)
 from tuiadvisor.metrics.hang.detection import (
     LONGER_THAN_USUAL,
     MIN_STILL_S,
@@ -52,11 +55,15 @@ if TYPE_CHECKING:
 
 
 NO_ANSWER: Final = "it has not answered"
+NO_DUMP: Final = "there is no usable dump of it"
 OUTSIDE: Final = "all ranks are in code without a hook, where a thread also waits for its device"
 
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
     """What stands still, since when, and for whom."""
+    imported = roster.header.imported
+    if imported is not None:
+        return _dumped(roster) if imported.kind == OF_DUMPS else None
     if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
         return None  # one that moves is enough, and most often the first of thousands does
     places = _places(roster, store)
@@ -69,6 +76,21 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
         return None
     found = _with_recorders(found, roster, places)
     return None if found.is_at_work else found
+
+
+def _dumped(roster: Roster) -> Standstill | None:
+    """By imported dumps alone: since when it stands, and in which step, they do not tell."""
+    answers = roster.recorder_answers.of_dumps()
+    if not answers:
+        return None
+    heard = {answer.rank for answer in answers}
+    silent = tuple((rank, NO_DUMP) for rank in range(roster.world_size() or 0) if rank not in heard)
+    evidence = dumped_evidence(answers, silent)
+    missing = evidence.hang.missing
+    waiting = tuple(rank for rank in waiting_ranks(answers) if rank not in missing)
+    if not waiting and not missing:
+        return None
+    return Standstill(None, None, waiting, missing, None, is_death=False, evidence=evidence)
 
 
 def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep | None:
@@ -153,13 +175,14 @@ def _said(found: Standstill, named: Sequence[RankFacts], *, has_several_hosts: b
     held = "gone" if found.is_death else "stopped" if found.thread == "stopped" else "missing"
     pids = [str(facts.pid) for facts in named if facts.pid]
     command = f"kill -CONT {' '.join(pids)}" if held == "stopped" and pids else "tuiadvisor stacks"
+    command = "" if found.is_dumped else command  # there is no process any more
     hosts = sorted({facts.host for facts in named})
     is_elsewhere = held == "stopped" and has_several_hosts
     return Stall(
         for_s=found.for_s,
         waiting=found.waiting,
         missing=found.missing,
-        words=_stall_words(found),
+        words=who_waits_words(found),
         held=held,
         command=command,
         where=", ".join(hosts) if is_elsewhere else "",
@@ -201,26 +224,14 @@ def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
             missing=wait.missing,
             unknown=wait.unrecorded,
             is_origin=wait.origin,
+            stopped=tuple(
+                (one.rank, one.peer)
+                for one in found.evidence.hang.stopped
+                if (one.operation.group, one.operation.seq) == (wait.group.name, wait.operation.seq)
+            ),
         )
         for wait in found.evidence.hang.waits
     )
-
-
-def _stall_words(found: Standstill) -> str:
-    known = evidence_words(found)
-    if not found.missing:
-        who = known or "who is missing was not observed"
-        return f"{rank_words(found.waiting)} make no progress; {who}"
-    if not found.waiting:
-        return all_stopped_words(found)
-    why = "gone" if found.is_death and not found.how_ended else THREAD_WORDS.get(found.thread or "", "")
-    call = which_has_not_entered(found)
-    who = rank_words(found.waiting)
-    if len(found.missing) == 1 < len(found.waiting) and known.startswith(f"{who} are "):
-        known = f"they{known.removeprefix(who)}"
-    more = f", {call}" if call else f"; {known}" if known else ""
-    how = f", which {found.how_ended}" if found.how_ended else f", {why}" if why else ""
-    return f"{waiting_words(found)}{how}{more}"
 
 
 def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?=\s|$)")
 # Of the time ranks wait for those that come last: as rule straggler's moderate_loss.
 MAX_WAITS_KEPT: Final = 0.05
+OF_DUMPS: Final = "flight-recorder"  # kind of an import that holds a hang and no steps
 NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
 WHY_BLIND: Final = {
     "steplog": "a log of steps tells how long they were, not what they waited for",

@@ -2,6 +2,7 @@
 
 In: its entry in a STATUS frame, from a stranger.  Out: Asked. Unlike a dump of Gloo's, the answer tells who belongs to
 a group and whether the recorder goes back to its first call, so that a group without a call is one never entered.
+Of an imported dump there are `counters`: [group, last collective entered, last completed], -1 where it is not known.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def asked(entry: Entry, rank: int) -> Asked:
     }
     groups: dict[str, Group] = {}
     operations: list[Operation] = []
+    num_heard = 0
     progress: dict[str, Progress] = {}
     for recorder, said in recorders.items():
         own = {name: group for name, group in told.items() if BACKENDS[recorder] in str(group.get("backend"))}
@@ -75,6 +77,7 @@ def asked(entry: Entry, rank: int) -> Asked:
         found = operations_of([_renamed(one, keys) for one in calls], described)
         groups |= described
         operations += found
+        num_heard += bool(found)
         if not said.get("why"):
             progress |= _progress(recorder, said, own, keys, found)
     whys = [_printable(one.get("why")) for one in (entry, *recorders.values())]
@@ -85,6 +88,9 @@ def asked(entry: Entry, rank: int) -> Asked:
     own_rank = _count(entry.get("own_rank"))
     if own_rank is not None and own_rank != rank:
         is_known, why = False, f"its process group has it as rank {own_rank}"
+    counters = entry.get("counters")
+    if isinstance(counters, list):
+        progress |= _counted(counters, groups)
     beside = _call(entry) or _unheard(told, recorders)
     still_since_ns, asked_ns = (_count(entry.get(name)) or 0 for name in ("still_since_ns", "asked_ns"))
     return Asked(
@@ -92,7 +98,7 @@ def asked(entry: Entry, rank: int) -> Asked:
         pid=_count(entry.get("pid")),
         still_since_ns=still_since_ns,
         wall_ns=_count(entry.get("wall_ns")) or 0,
-        dump=Dump(rank, _in_order(operations), progress, has_status=False, beside=beside)
+        dump=Dump(rank, _in_order(operations, num_heard), progress, isinstance(counters, list), beside=beside)
         if is_known
         else None,
         groups=groups,
@@ -152,6 +158,17 @@ def _progress(
     return progress
 
 
+def _counted(counters: list[Any], groups: Mapping[str, Group]) -> dict[str, Progress]:
+    """Of the groups that were described; a counter that cannot be true is unknown."""
+    progress = {}
+    for one in counters[:MAX_ASKED_GROUPS]:
+        if isinstance(one, list) and len(one) == 3 and isinstance(one[0], str):
+            name, entered, completed = _printable(one[0]), _count(one[1]), _count(one[2])
+            if name in groups:
+                progress[name] = Progress(entered, completed)
+    return progress
+
+
 def _key(name: str, group: Entry, recorder: str) -> str:
     """A group of several backends counts its calls for each of them."""
     name = _printable(name)
@@ -189,9 +206,9 @@ def _members(spans: object) -> tuple[int, ...]:
     return tuple(dict.fromkeys(ranks))
 
 
-def _in_order(operations: list[Operation]) -> tuple[Operation, ...]:
+def _in_order(operations: list[Operation], num_recorders: int) -> tuple[Operation, ...]:
     """By when they were called: recorders number their calls each for itself."""
-    if len({op.name.partition(":")[0] for op in operations}) > 1:
+    if num_recorders > 1:
         operations = sorted(operations, key=lambda op: (op.created_ns or 0, op.order))
         operations = [replace(op, order=order) for order, op in enumerate(operations)]
     return tuple(operations)

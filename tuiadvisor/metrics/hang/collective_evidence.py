@@ -33,6 +33,9 @@ class CollectiveEvidence:
     hang: Hang
     unasked: tuple[tuple[int, str], ...]
     is_moving: bool = False
+    is_dumped: bool = (
+        False  # of an import: when the dumps were written, and what ranks did since, is not known
+    )
 
     @property
     def is_whole(self) -> bool:
@@ -86,6 +89,25 @@ def _joined(answers: tuple[Asked, ...], silent: tuple[tuple[int, str], ...]) -> 
     if _is_of_two_moments(hang, answers):
         return CollectiveEvidence(Hang((), (), "", ""), tuple(sorted(unasked.items())), is_moving=True)
     return CollectiveEvidence(hang, tuple(sorted(unasked.items())))
+
+
+@lru_cache(maxsize=4)
+def dumped_evidence(answers: tuple[Asked, ...], silent: tuple[tuple[int, str], ...]) -> CollectiveEvidence:
+    """What imported dumps say together: the import has left out those that are of another moment or job."""
+    groups = {name: group for one in answers for name, group in one.groups.items()}
+    dumps = [one.dump for one in answers if one.dump is not None]
+    unasked = dict(silent) | {one.rank: one.why for one in answers if one.dump is None}
+    hang = diagnose(dumps, groups) if dumps else Hang((), (), "", "")
+    return CollectiveEvidence(hang, tuple(sorted(unasked.items())), is_dumped=True)
+
+
+def waiting_ranks(answers: tuple[Asked, ...]) -> tuple[int, ...]:
+    """Ranks with a call that is not completed: a collective, a send or a receive."""
+    return tuple(
+        one.rank
+        for one in answers
+        if one.dump is not None and any(not op.completed for op in one.dump.operations)
+    )
 
 
 def is_recorded(answers: tuple[Asked, ...], before_s: float) -> bool:

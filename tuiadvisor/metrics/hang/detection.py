@@ -58,9 +58,9 @@ class RankNow:
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """missing: ranks the others wait for, empty when nothing observed tells."""
+    """missing: ranks the others wait for, empty when nothing observed tells. for_s: None: nobody saw since when."""
 
-    for_s: float
+    for_s: float | None
     step: int | None
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
@@ -72,13 +72,18 @@ class Standstill:
     evaluates: bool = False  # the missing do
 
     @property
+    def is_dumped(self) -> bool:
+        """Whether imported dumps alone tell of it."""
+        return self.evidence is not None and self.evidence.is_dumped
+
+    @property
     def is_at_work(self) -> bool:
         """Whether whom the others wait for is seen to evaluate, or computes and was not yet asked in what."""
         if not self.missing or self.thread != COMPUTING:
             return False
         unasked = {rank for rank, _ in self.evidence.unasked} if self.evidence else {*self.missing}
         is_open = self.phase in MAY_EVALUATE and not unasked.isdisjoint(self.missing)
-        return self.evaluates or (is_open and self.for_s < ASKED_BY_S)
+        return self.evaluates or (is_open and self.for_s is not None and self.for_s < ASKED_BY_S)
 
 
 @dataclass(frozen=True, slots=True)

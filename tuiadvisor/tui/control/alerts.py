@@ -96,10 +96,10 @@ class Alerts:
         tells_findings: else a stall alone has one.
         """
         view = state.view
-        if view is None or _is_past(state) or view.ended:
+        if view is None or _is_past(state) or (view.ended and not is_of_dumps(view)):
             return []
         if view.stall is not None:
-            head = f" ■ STALLED {text_of.timer(view.stall.for_s)}: "
+            head = f" ■ {text_of.stalled(view.stall.for_s).replace('stalled', 'STALLED')}: "
             does = view.stall.command
             if does.startswith(STACKS) and state.mode == "live" and state.replay is None:
                 does = f"C shows where each rank stands, as does {does}"
@@ -120,6 +120,11 @@ class Alerts:
 
 def _is_past(state: FeedState) -> bool:
     return state.past is not None or state.stretch is not None
+
+
+def is_of_dumps(view: RunView) -> bool:
+    """Whether it shows a job as it stood when its flight recorders were dumped: what is over stands still there."""
+    return view.stall is not None and view.stall.for_s is None
 
 
 def stall_words(view: RunView) -> str:

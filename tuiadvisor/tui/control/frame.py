@@ -111,10 +111,10 @@ def header(state: FeedState, width: int, headline: str = "", tabs: Sequence[Tab]
     software = " ".join(
         clean(part) for part in (f"torch {run.torch}" if run.torch else "", run.backend or "") if part
     )
-    device = clean(device_words(run.device, view.clock))
+    device = clean(device_words(view))
     # Where all stand, the last steps before it may not have been told yet: the probe tells several at a time.
     at = view.stall.step if view.stall is not None and view.stall.step is not None else view.last_step
-    step = f"step {at:,} " if at is not None else "no step yet "
+    step = f"step {at:,} " if at is not None else "no step " if view.ended else "no step yet "
     job = clean(run.label) or "unnamed job"
     # Which screen this is stands even beside a long name: of that the ends are enough.
     room = width - length(left) - len(step) - 1 - length(_strip(tabs, names_all=False)) - 2
@@ -208,7 +208,8 @@ def _of_now(state: FeedState, view: RunView) -> tuple[str, str]:
     if state.phase.startswith(FAILURES):
         return f"✖ {state.phase.rstrip('.')}; these are the last figures.", "bad"
     if view.ended:
-        return f"■ {view.ended}: these are the last figures.", "accent"
+        last = "." if view.last_step is None else ": these are the last figures."
+        return f"■ {view.ended}{last}", "accent"
     if state.phase not in {"live", "paused", "ended"} and state.replay is None:
         return state.phase, "warn"
     if state.replay is not None and state.replay.paused:

@@ -243,7 +243,7 @@ def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
             known.append((step, clean(name)))
     said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]
     if view.stall is not None:
-        said.append(f"now: stalled {text_of.timer(view.stall.for_s)}")
+        said.append(f"now: {text_of.stalled(view.stall.for_s)}")
     elif view.without_step_s is not None:
         said.append(f"now: no step for {text_of.timer(view.without_step_s)}")
     head = fit(" events", HEAD)

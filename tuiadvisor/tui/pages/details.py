@@ -17,6 +17,7 @@ from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.stack_card import ask_for_finding, card_lines, card_of, finding_card
+from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.shares import known_phases
 
@@ -166,6 +167,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         *([line(("its step so far ", "dim"), text_of.so_far(rank.so_far))] if rank.so_far else []),
         *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],
         BLANK,
+        *([*stalled, BLANK] if (stalled := stalled_collectives(view, width, rank.rank)) else []),
         *(card_lines(card, width) if (card := card_of(view, rank.rank)) is not None else []),
     ]
     if width >= WIDE:

@@ -19,6 +19,7 @@ from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.goodput import goodput_lines
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
 from tuiadvisor.tui.pages.stack_card import card_lines
+from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.views.deaths import GONE
 from tuiadvisor.views.shown_ranks import shown_ranks
 
@@ -42,6 +43,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         BLANK,
         *_verdict(view),
         BLANK,
+        *([*stalled, BLANK] if (stalled := stalled_collectives(view, WIDTH)) else []),
         *_step_head(view),
         sections.step_figures(view, WIDTH),
         *_phases(view),
@@ -103,7 +105,7 @@ def _job(view: RunView) -> list[Line]:
         text_of.count(len(run.hosts), "host") if run.hosts else "unknown hosts",
         f"torch {run.torch or text_of.UNKNOWN}",
         run.backend or ("no process group" if run.world_size == 1 else "unknown backend"),
-        device_words(run.device, view.clock) or "unknown device",
+        device_words(view) or "unknown device",
     ]
     if view.last_step is not None:
         parts.append(f"step {view.last_step:,}")

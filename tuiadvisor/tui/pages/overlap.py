@@ -17,6 +17,7 @@ from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.by_rank import waits_of_ranks
 from tuiadvisor.tui.pages.communication import exchange
+from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ class OverlapPage(Page):
         roomy = height >= 26
         is_live = state.mode == "live" and state.replay is None
         gap = [BLANK] if roomy else []
+        stalled = stalled_collectives(view, room)
         top = [
+            *_spaced(stalled, gap),
             rule("a mean step, its phases in their order", room, *sections.windows(view)),
             *lanes("all ranks", view.step.seconds, view.overlap.hidden_s, room),
         ]
@@ -79,8 +82,11 @@ class OverlapPage(Page):
             *_shares(view, room, is_live=is_live),
             *gap,
             *_spaced(exchange(view, room), gap),
-            rule("collectives", room, _basis(view)),
-            *_table(view, room, is_live=is_live),
+            *(
+                [rule("collectives", room, _basis(view)), *_table(view, room, is_live=is_live)]
+                if view.collectives or not stalled
+                else []
+            ),
         ]
         lanes_of = _culprit_lanes(view, room, int(roomy))
         drawn = waits_of_ranks(view, room, height - len(top) - len(lanes_of) - len(rows) - 1)

@@ -320,7 +320,7 @@ def rank_summary(view: RunView) -> str:
     if not view.ranks:
         return ""
     if view.stall is not None:
-        return f"no progress for {text_of.timer(view.stall.for_s)}"
+        return text_of.no_progress(view.stall.for_s)
     if view.without_step_s is not None:
         return f"no step for {text_of.timer(view.without_step_s)}"
     if view.ended:
@@ -383,6 +383,9 @@ def _cell(rank: RankRow) -> Span:
         glyph, role = rank_row.state_text(rank)
         return glyph[0], role
     level = rank.lateness_levels[-1] if rank.lateness_levels else bars.LEVEL_UNKNOWN
+    if level >= len(bars.LEVELS) and rank.held:
+        glyph, role = rank_row.state_text(rank)
+        return glyph[0], role
     if level >= len(bars.LEVELS):
         return bars.NOT_SEEN, "heat:unknown"
     if level < bars.VISIBLE_LEVEL:

@@ -223,9 +223,11 @@ def _advice(pipeline: PipelineView, width: int) -> list[Line]:
 def _chain(view: RunView, width: int) -> list[Line]:
     """What a step goes through where no rank holds a stage."""
     right = text_of.steps(view.window.first_step, view.window.last_step)
+    right = "no steps" if view.is_without_steps else right
     head = rule("chain of a step", width, right)
     if not view.chain:
-        return [head, line(("no step finished yet: the chain starts with the first one", "dim"))]
+        none = "no step finished yet: the chain starts with the first one"
+        return [head, line((sections.NO_STEP_SEEN if view.is_without_steps else none, "dim"))]
     why = {entry.metric: entry.why for entry in view.unknown}
     rows = [head]
     for place, link in enumerate(view.chain):

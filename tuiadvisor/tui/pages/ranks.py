@@ -438,7 +438,7 @@ class Ranks(Page):
         if view.ended:
             live = ""
         if view.stall is not None:
-            live = f"no progress for {text_of.timer(view.stall.for_s)}"
+            live = text_of.no_progress(view.stall.for_s)
         parts = (chosen, place, live)
         told, shorter = (
             " · ".join(part for part in each if part) for each in ((sections.clock(view), *parts), parts)

@@ -26,6 +26,7 @@ SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "●
 SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
 
 
+NO_STEP_SEEN = "no step was seen"
 WHERE_IT_STANDS = "Does it hang? C shows the line of code at which each rank stands."
 
 
@@ -157,7 +158,12 @@ def trend(view: RunView, width: int, rows: int) -> list[Line]:
     """Return the chart of the step time from the first step to the newest, its axis and the row of its marks."""
     values = view.trend.step_s
     if not any(value is not None for value in values):
-        return [line(("no step finished yet: the trend starts with the first one", "dim"))][:rows]
+        none = (
+            NO_STEP_SEEN
+            if view.is_without_steps
+            else "no step finished yet: the trend starts with the first one"
+        )
+        return [line((none, "dim"))][:rows]
     first, size = view.trend.first_step, view.trend.steps_per_bucket
     has_marks = rows > 1 and (bool(view.trend.marks) or rows >= ROWS_WITH_MARKS)
     has_axis = rows > 2 or (rows > 1 and not has_marks)
@@ -222,6 +228,7 @@ def windows(view: RunView) -> tuple[str, ...]:
     """Return the same in ever fewer words: the change that it begins with, then what was left out, gives way."""
     left_out = text_of.left_out(view.window.excluded)
     steps = text_of.steps(view.window.first_step, view.window.last_step)
+    steps = "no steps" if view.is_without_steps else steps
     whose = f", {alone}" if (alone := rank_alone(view)) else ""
     told = f"{steps}, without {left_out}{whose}" if left_out else f"{steps}{whose}"
     change = view.window.change
@@ -284,7 +291,7 @@ def device(view: RunView, width: int, max_rows: int) -> list[Line]:
         text = f"all times are the devices' own, of {steps}"
         if view.device is not None:
             text += f"; the typical device {pace(view.device)}"
-    elif view.run.device and view.run.device != "cpu":
+    elif view.run.device and view.run.device != "cpu" and not view.is_without_steps:
         text = "times are the host's clock: when work was launched, not when the device did it"
     else:
         return []
