@@ -278,7 +278,7 @@ def test_open_knows_them_and_they_are_no_recordings(
         assert f"as: tuiadvisor import {kind} --json" in out.err
         assert 1 == json.loads(out.out)["schema"]
     assert 2 == main(["import", kind, str(path), "-o", str(tmp_path / "x.tuirec")])
-    assert "no recording: leave out -o" in capsys.readouterr().err
+    assert f"no recording; what it holds: tuiadvisor import {kind} " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", READERS)

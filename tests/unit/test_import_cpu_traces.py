@@ -78,3 +78,20 @@ def test_equally_slow_loaders_are_the_jobs(tmp_path: Path, capsys: pytest.Captur
     """Nobody is late."""
     _, view = imported(job(tmp_path / "traces", (40_000, 40_000)), capsys)
     assert ("tune", "input_bound") == (view.verdict.decision, view.verdict.finding)
+
+
+@pytest.mark.parametrize("own_us", [(6_000, 40_000), (40_000, 40_000)], ids=["one rank late", "all alike"])
+def test_of_a_trace_no_hook_is_told_and_no_process_is_to_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own_us: tuple[float, float]
+) -> None:
+    """Time in the program's own code: a trace has phases that it shows, and the job that wrote it is over."""
+    folder = job(tmp_path / "traces", own_us)
+    for path in folder.iterdir():
+        path.write_text(path.read_text().replace("enumerate(DataLoader)#_Single", "my_own_code_"))
+    _, view = imported(folder, capsys)
+    told = [view.verdict.sentence, view.verdict.because]
+    for found in view.findings:
+        told += [found.title, found.message, *found.measure_next]
+        told += [text for action in found.actions for text in (action.text, action.command or "")]
+    assert any("phases that the trace shows" in text for text in told), told
+    assert not [text for text in told if "hook" in text or "py-spy" in text or "PID" in text]

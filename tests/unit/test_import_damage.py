@@ -99,7 +99,7 @@ def test_one_time_that_is_wrong_makes_nobody_late(tmp_path: Path) -> None:
     assert 79 == document["stragglers"]["collectives"]
     assert pytest.approx(79 * 3e-3, rel=0.05) == document["per_rank"][1]["wait_s"]
     (loss,) = document["losses"]
-    assert loss.startswith("1 of 80 collectives do not end together")
+    assert loss.startswith("1 of 80 collectives does not end together")
 
 
 def test_a_victim_is_not_named_for_a_peer_without_a_usable_trace(tmp_path: Path) -> None:

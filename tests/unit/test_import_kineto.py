@@ -289,7 +289,7 @@ def test_events_without_a_usable_time_are_dropped_and_counted(tmp_path: Path, da
     events = [event("gemm", 0, 10), event("gemm", 20, 10) | damage]
     document = kineto_document(trace(tmp_path / "rank0.json", events))
     assert pytest.approx(10e-6) == document["per_rank"][0]["all"]["window_s"]
-    assert ["rank0.json: 1 device events without a usable time were dropped"] == document["losses"]
+    assert ["rank0.json: 1 device event without a usable time, dropped"] == document["losses"]
 
 
 def test_odd_events_are_harmless(tmp_path: Path) -> None:
@@ -408,12 +408,29 @@ def test_a_file_into_which_ranks_were_merged_is_no_rank(tmp_path: Path, by: str)
     assert ["rank0.json holds the events of 8 or more processes: export one file a rank"] == [
         item["why"] for item in document["unknown"] if item["metric"] == "rank"
     ]
-    assert "8 or more processes in one file" in kineto_summary(document)
+    assert "holds the events of 8 or more processes" in kineto_summary(document)
     with pytest.raises(NoStepsError, match="holds the events of 8 or more processes"):
         kineto_run(tmp_path)
     trace(tmp_path / "rank0.json", ranks[3], 0, 8)
     (row,) = kineto_document(tmp_path / "rank0.json")["per_rank"]
     assert (0, 1) == (row["rank"], row["processes"])
+
+
+def test_a_trace_that_was_merged_with_a_copy_of_itself_is_told_as_that(tmp_path: Path) -> None:
+    """Its kernels are there twice with the same times: no second process, and no rank's times."""
+    events = [event(ALL_REDUCE, 1e9 + 10_000 * step, 3_000, stream=20) for step in range(20)]
+    document = kineto_document(trace(tmp_path / "rank0.json", [*events, *events], 0, 4))
+    (why,) = [item["why"] for item in document["unknown"] if item["metric"] == "rank"]
+    assert why.startswith("rank0.json holds events of the device again, with the same times")
+    assert "processes" not in kineto_summary(document)
+
+
+def test_a_trace_of_no_known_rank_is_told_how_to_say_it(tmp_path: Path) -> None:
+    """Of several one alone has neither its rank in it nor a number in its name."""
+    for name, rank in (("rank0", 0), ("other", None)):
+        trace(tmp_path / f"{name}.json", [event("gemm", 1e9, 2_000)], rank, 2)
+    (why,) = [item["why"] for item in kineto_document(tmp_path)["unknown"] if item["metric"] == "rank"]
+    assert "other.json does not say which rank it is of: put the rank into its name, as rank3.json" == why
 
 
 def test_without_a_world_size_the_ranks_seen_are_the_least_there_are(tmp_path: Path) -> None:
@@ -810,7 +827,7 @@ def test_a_mark_of_a_step_without_a_usable_time_is_no_step(tmp_path: Path, durat
     trace(tmp_path / "rank0.json", [*marks, event("gemm", 1e9, 5.0)], 0, 1)
     document = kineto_document(tmp_path)
     assert ["ProfilerStep#1"] == [one["name"] for one in document["per_rank"][0]["steps"]]
-    assert ["rank0.json: 1 marks of steps without a usable time were dropped"] == document["losses"]
+    assert ["rank0.json: 1 mark of a step without a usable time, dropped"] == document["losses"]
 
 
 def halved(events: list[Event]) -> list[Event]:
@@ -872,7 +889,7 @@ def test_an_end_belongs_to_the_innermost_begin_and_what_lacks_one_is_counted(tmp
     document = kineto_document(tmp_path)
     (row,) = document["per_rank"]
     assert (2, 100e-6, 5e-6) == (row["gpu_events"], row["all"]["compute_s"], row["all"]["memory_s"])
-    assert ["rank0.json: 3 begins or ends of events without the other were left out"] == document["losses"]
+    assert ["rank0.json: 3 events with a begin or an end alone, left out"] == document["losses"]
 
 
 @pytest.mark.parametrize("write", ["{:.3f}", "{:.17e}", "{:+.4f}"])

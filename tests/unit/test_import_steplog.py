@@ -108,7 +108,7 @@ def test_a_spans_time_is_without_that_of_spans_inside(tmp_path: Path) -> None:
     names = ("step", "data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
     values = dict(zip(STEP_COLUMNS, row, strict=True))
     assert [7, 100_000, 400_000, 700_000, -1, 800_000] == [values[name] for name in names]
-    assert "1 lines are no JSON and were left out" in run.notes
+    assert "left out, 1 line that is no JSON" in run.notes
 
 
 MEGATRON = (
@@ -233,7 +233,7 @@ def test_a_result_log_of_mlperf_tells_its_steps_and_the_runs_other_time(
     assert 2.0 == pytest.approx(view.step.median_s)
     assert view.step.throughput_samples_s == pytest.approx(16 / view.step.mean_with_pauses_s, rel=0.01)
     assert view.verdict.decision is None
-    assert "1 lines are no JSON and were left out" in told["losses"]
+    assert "left out, 1 line that is no JSON" in told["losses"]
     assert tracked is ("lengths are the time between two points of the log" not in told["losses"])
 
 
@@ -284,7 +284,7 @@ def test_a_table_of_lightning_has_rows_without_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.log", "nothing here", "no column step_time_s"),
+        ("a.log", "nothing here", "no column of step times"),
         ("a.jsonl", "{}\n[1]\nx", "no step in it"),
         ("a.jsonl", record("step_start", 1, 0, 1), "no step in it"),
         ("a.csv", "step_time_s\n0\n", "no step that took any time"),
@@ -296,6 +296,18 @@ def test_a_log_without_steps_is_one_line(tmp_path: Path, name: str, text: str, s
     with pytest.raises(TuiadvisorError, match=says):
         steplog_document(tmp_path / name)
     assert 2 == main(["import", "steplog", str(tmp_path / name)])
+
+
+@pytest.mark.parametrize("command", [["open"], ["diagnose"], ["import", "steplog"]])
+def test_a_table_without_step_times_says_which_columns_are_read_and_which_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """A training's own CSV: of time nobody knows whether it is a clock or a duration."""
+    path = tmp_path / "metrics.csv"
+    path.write_text("epoch,step,train_loss,time\n0,1,2.5,0.1\n0,2,2.4,0.2\n")
+    assert 2 == main([*command, str(path)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "found epoch, step, train_loss, time; read is step_time_s or" in line
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_the_detail_stands_at_the_recorded_steps_and_the_verdict_stays(
     alone, view = whole_view(str(run)), whole_view(str(out))
     kept = document(replace(view, traced=None))
     assert document(alone) == {**kept, "num_frames": alone.num_frames, "losses": document(alone)["losses"]}
-    assert ["lost of the trace: 1 of 4 collectives do not end together"] == [
+    assert ["lost of the trace: 1 of 4 collectives does not end together"] == [
         note.partition(" on their ranks")[0] for note in view.losses.notes if note not in alone.losses.notes
     ]
     assert view.traced is not None

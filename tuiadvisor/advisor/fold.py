@@ -57,6 +57,7 @@ from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_stands
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import measured_of, no_step, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import (
+    in_words_of_a_trace,
     may_be_apart,
     named_at_the_end,
     not_contradicted,
@@ -281,7 +282,7 @@ class Advisor(Intake):
     def _concluded(self, seen: Seen, *, with_now: bool) -> _Concluded:
         """What is said of the window; with_now: also of this moment, in which the job may hang or ranks have died."""
         imported = self.roster.header.imported
-        every = self._judged(seen, with_now=with_now)
+        every = in_words_of_a_trace(self._judged(seen, with_now=with_now), imported)
         judged = not_contradicted(every, imported)
         still = standing(self.roster, self.store, seen.table) if with_now else None
         hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []

@@ -11,6 +11,7 @@ from tuiadvisor.cli.options.target import ranks_of
 from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.errors import FailureError
 from tuiadvisor.inject import inject
+from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     import argparse
@@ -41,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
             "at the next step, or by themselves 30 s after their agent has gone"
         )
     print(
-        f"{len(probed)} probes taken out of {len(ranks)} ranks"
+        f"{text_of.count(len(probed), 'probe')} taken out of {text_of.count(len(ranks), 'rank')}"
         if probed
-        else f"no probes in {len(ranks)} ranks"
+        else f"no probes in {text_of.count(len(ranks), 'rank')}"
     )
     return 0

@@ -10,6 +10,7 @@ from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.parquet import export_parquet
+from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     import argparse
@@ -37,12 +38,12 @@ def _export(options: argparse.Namespace, reading: Rereading) -> int:
     path = Path(options.output)
     if options.format == "parquet":
         rows = export_parquet(reading, path)
-        print(
-            f"{path}: {', '.join(f'{number:,} {name}' for name, number in rows.items())}; see {path / 'SCHEMA.md'}"
-        )
+        said = ", ".join(text_of.count(number, name.removesuffix("s")) for name, number in rows.items())
+        print(f"{path}: {said}; see {path / 'SCHEMA.md'}")
     else:
         written = export_chrome_trace(reading, path)
         print(
-            f"{path}: {written.num_steps:,} rank-steps, {written.num_events:,} events; open it at ui.perfetto.dev"
+            f"{path}: {text_of.count(written.num_steps, 'rank-step')}, {text_of.count(written.num_events, 'event')}; "
+            "open it at ui.perfetto.dev"
         )
     return 0

@@ -68,7 +68,9 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError("--verdict is a part of --json; without --json its sentence is said anyway")
     if options.output is not None:
         if not kind.run:
-            raise TuiadvisorError(f"{options.path}: {kind.why_no_steps}, so no recording: leave out -o")
+            raise TuiadvisorError(
+                f"{options.path}: {kind.why_no_steps}, so no recording; {_shown_by(options)}"
+            )
         return write(options, kind)
     if kind.run and not options.json:
         return _say(kind, options)
@@ -147,10 +149,18 @@ def _may_be_ours(path: Path) -> bool:
     return True
 
 
+def _shown_by(options: argparse.Namespace) -> str:
+    """The command that shows what the source holds."""
+    return f"what it holds: tuiadvisor import {options.kind} {shell_word(options.named or options.path)}"
+
+
 def write(options: argparse.Namespace, kind: Kind) -> int:
     """Write the run as a recording, beside what the import prints."""
     importlib.import_module("tuiadvisor.exporters.rewrite").refuse_existing(options.output)
-    document, run = read_run(kind, Path(options.path))
+    try:
+        document, run = read_run(kind, Path(options.path))
+    except NoStepsError as error:
+        raise TuiadvisorError(f"{error}; {_shown_by(options)}") from None
     write_imported(options.output, run)
     if options.verdict:
         document = {**document, **judged(document, run, "")}

@@ -25,7 +25,7 @@ from tuiadvisor.importers.files import (
 )
 from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
-from tuiadvisor.importers.step_logs import TIMES
+from tuiadvisor.importers.step_logs import TIMES, no_time
 from tuiadvisor.scaling.columns import columns_of
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.stream.recording import FILE_MAGIC
@@ -86,6 +86,9 @@ METRICS_PAGE: Final = re.compile(
 # A line of Megatron-LM's or NeMo's output, and columns of step times.
 PRINTED: Final = re.compile(rb"\belapsed time per iteration \(ms\): \d|\btrain_step_timing in s[:=]\s*\d")
 STEP_TIMES: Final = tuple(name.encode() for name in TIMES)
+BY_STEPS: Final = frozenset(
+    {"step", "iteration", "iter", "global_step", "epoch"}
+)  # columns of a training's log
 TEXTS: Final = (
     ("serving", METRICS_PAGE),
     ("deepspeed", COMMS),
@@ -140,6 +143,8 @@ def sniff(path: Path) -> Sniffed:
     """What this is. TuiadvisorError: what it is not, and what would be read."""
     if not path.is_dir():
         kind = kind_of(path) or _kind_further_on(path)
+        if kind is None and (columns := _columns_of_steps(path)):
+            raise NotRecognisedError(f"{path}: not recognised: a table by steps, but {no_time(columns)}")
         if kind is None:
             raise NotRecognisedError(f"{path}: not recognised; {_readable()}")
         if kind == EXPORT:
@@ -327,6 +332,13 @@ def _is_of_sizes(head: bytes) -> bool:
         return len(header) > 1 and columns_of(header, "") is not None
     except TuiadvisorError:
         return False
+
+
+def _columns_of_steps(path: Path) -> list[str]:
+    """The columns of a table that counts steps or epochs; empty of anything else."""
+    with opened(path) as file:
+        header = _header(file.read(HEAD_BYTES))
+    return header if len(header) > 1 and BY_STEPS & {name.lower() for name in header} else []
 
 
 def _files(folder: Path) -> list[Path]:

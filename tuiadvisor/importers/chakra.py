@@ -22,6 +22,7 @@ from tuiadvisor.importers.chakra_et import EtNode, NoEtError, is_et, nodes_of
 from tuiadvisor.importers.files import listed, opened, read_whole
 from tuiadvisor.importers.jsontext import parsed
 from tuiadvisor.importers.traceevents import TraceFile
+from tuiadvisor.metrics.traces.op_table import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -354,7 +355,7 @@ def _linked_collectives(trace: _Trace) -> dict[tuple[str, int | None], list[floa
 def chakra_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     source = document["source"]
-    timed = f"{source['timed']} with times, {document['nodes']:,} nodes"
+    timed = f"{source['timed']} with times, {counted(document['nodes'], 'node')}"
     lines = [
         f"{source['path']}: {source['files']} execution trace{'s' * (source['files'] != 1)}, {timed}",
         f"{'own ms':>10} {'calls':>8}  operator",
@@ -366,7 +367,7 @@ def chakra_summary(document: dict[str, Any]) -> str:
         took = "unknown" if row["seconds"] is None else f"{1e3 * row['seconds']:.3f}"
         lines.append(f"{took:>10} {row['calls']:>8,}  on the device: {row['name'][:SHAPE_CHARS]}")
     for row in document["collectives"][:SHOWN]:
-        size = "unknown bytes" if row["bytes"] is None else f"{row['bytes']:,} bytes"
-        lines.append(f"collective {row['op']}, {size}: {row['calls']:,} calls")
+        size = "unknown bytes" if row["bytes"] is None else counted(row["bytes"], "byte")
+        lines.append(f"collective {row['op']}, {size}: {counted(row['calls'], 'call')}")
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
     return "\n".join([*lines, *(f"lost: {loss}" for loss in document["losses"])])

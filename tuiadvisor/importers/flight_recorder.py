@@ -20,6 +20,7 @@ from tuiadvisor.importers.plain_pickle import BEGINS, PlainPickleError, plain
 from tuiadvisor.metrics.hang.dumps_together import side_by_side
 from tuiadvisor.metrics.hang.recorder_dump import MAX_MEMBERS, dump_of, groups_of
 from tuiadvisor.metrics.series.plausible import together
+from tuiadvisor.metrics.traces.op_table import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,8 +130,8 @@ def _of_one_time(
         far = {op.order for op in known if not first <= (op.created_ns or 0) <= last}
         if far and len(far) < len(known):
             losses.append(
-                f"times of {len(far)} of {len(known)} calls in the dump of rank {dump.rank} are not used: they lie "
-                "more than half a day from the others"
+                f"times of {len(far)} of {counted(len(known), 'call')} in the dump of rank {dump.rank} are not used: "
+                "they lie more than half a day from the others"
             )
             timed = [replace(op, created_ns=None) if op.order in far else op for op in dump.operations]
             kept.append((replace(dump, operations=tuple(timed)), groups))

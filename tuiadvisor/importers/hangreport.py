@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.importers.flight_recorder import DumpFolder, read_flight_recorder
 from tuiadvisor.metrics.hang.missing_ranks import Hang, Waiting, diagnose
-from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.op_table import counted, named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def hang_summary(document: dict[str, Any]) -> str:
     world, hang = document["run"]["world_size"], document["hang"]
     lines = [
         f"{document['source']['path']}: {_num_dumps(document['source']['files'])}"
-        + (f" of {world} ranks" if world else ""),
+        + (f" of {counted(world, 'rank')}" if world else ""),
         hang["because"],
     ]
     if hang["mismatch"] and hang["mismatch"] != hang["because"]:

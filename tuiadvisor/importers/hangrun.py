@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.hang.missing_ranks import Dump, Group, Operation
 
 KIND: Final = "flight-recorder"
-NO_HANG: Final = "no operation is pending on any rank that was dumped, so there is no hang to record"
 WORDS: Final = "flight-recorder dumps, which hold the last collectives of each rank and no steps"
 UNKNOWN: Final = -1
 MAX_NOTED: Final = 4  # ranks without a dump, a sentence each
@@ -36,7 +35,7 @@ def hang_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, An
     found = diagnose(folder.dumps, folder.groups)
     document = document_of(path, folder, found)
     if not any(not op.completed for dump in folder.dumps for op in dump.operations):
-        raise NoStepsError(f"{path}: {NO_HANG}", document)
+        raise NoStepsError(f"{path}: {found.because}, so no recording", document)
     recorder = _recorder(folder.dumps)
     on_cpu = BACKENDS[recorder] == "gloo"
     entries = recorder_entries(folder)

@@ -19,7 +19,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, opened
 from tuiadvisor.importers.jsontext import Records
 from tuiadvisor.metrics.traces.duration_arrival import duration_arrivals
-from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.op_table import counted, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -276,10 +276,11 @@ def _by_size(log: _Log) -> list[dict[str, Any]]:
 
 def inspector_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
-    size = document["run"]["world_size"] or "unknown"
+    size = document["run"]["world_size"]
+    ranks = "unknown ranks" if size is None else counted(size, "rank")
     whole = f"{document['matched']:,} logged on all of their ranks"
     lines = [
-        f"{document['source']['path']}: {document['calls']:,} calls of {size} ranks, {whole}",
+        f"{document['source']['path']}: {counted(document['calls'], 'call')} of {ranks}, {whole}",
         f"{'operation':>16} {'bytes':>14} {'calls':>9} {'median ms':>10} {'p95 ms':>10} {'bus GB/s':>9}",
     ]
     for row in document["collectives"][:SHOWN]:

@@ -18,7 +18,7 @@ from tuiadvisor.metrics.series.plausible import apart
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import NO_EVENTS, GpuTime, StreamIdle, gpu_time, stream_idle
-from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.op_table import counted, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,6 +214,7 @@ def _row(trace: RankTrace, times: _Times, found: Arrivals | None, world: int | N
         "gpu_events": times.num_events,
         "events": trace.num_events,
         "processes": trace.num_processes,
+        "why_no_rank": trace.why_no_rank or None,
         "guessed_communication": trace.guessed,
     }
 
@@ -365,7 +366,7 @@ def _unknown(
         elif not times[trace.file].num_events:
             unknown.append({"metric": "time on the device", "why": f"{who}: no GPU events in its trace"})
         elif not trace.comm and (world or 1) > 1:
-            why = f"{who}: {world} ranks in the job but no communication kernel recognised by name"
+            why = f"{who}: {counted(world or 0, 'rank')} in the job but no communication kernel recognised by name"
             unknown.append({"metric": "overlap", "why": why})
         elif not trace.comm:
             unknown.append({"metric": "overlap", "why": f"{who}: no communication in its trace"})
@@ -386,11 +387,11 @@ def _unknown(
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
 
 
-# Counts of a trace: field, what the count is of.
+# Counts of a trace: field, what the count is of, and what became of those.
 LEFT_OUT: Final = (
-    ("num_dropped", "device events without a usable time were dropped"),
-    ("num_marks_dropped", "marks of steps without a usable time were dropped"),
-    ("num_halves_lost", "begins or ends of events without the other were left out"),
+    ("num_dropped", "device event", "device events", "without a usable time, dropped"),
+    ("num_marks_dropped", "mark of a step", "marks of steps", "without a usable time, dropped"),
+    ("num_halves_lost", "event", "events", "with a begin or an end alone, left out"),
 )
 
 
@@ -398,8 +399,8 @@ def _losses(
     folder: TraceFolder, counts: Counter[int | None], found: Arrivals | None, one_each: frozenset[str]
 ) -> list[str]:
     losses = [
-        f"{trace.file}: {num} {what}"
-        for attribute, what in LEFT_OUT
+        f"{trace.file}: {counted(num, one, several)} {what}"
+        for attribute, one, several, what in LEFT_OUT
         for trace in folder.traces
         if (num := getattr(trace, attribute))
     ]
@@ -417,7 +418,8 @@ def _losses(
     if found is not None and found.num_left_out:
         num_all = found.num_left_out + found.num_collectives
         losses.append(
-            f"{found.num_left_out} of {num_all} collectives do not end together on their ranks: left out of who waits"
+            f"{found.num_left_out} of {num_all} collectives {'does' if found.num_left_out == 1 else 'do'} not end "
+            "together on their ranks: left out of who waits"
         )
     twice = sorted(rank for rank, count in counts.items() if rank is not None and count > 1)
     if twice and {trace.rank for trace in folder.traces if trace.file in one_each} >= set(twice):
@@ -430,7 +432,7 @@ def _dropped(trace: RankTrace) -> str:
     """That kernels which ran are not in the trace, by what the profiler says or by launches without any."""
     num, num_all = trace.num_without_kernel
     if trace.said_dropped:
-        found = f"the profiler dropped {trace.said_dropped:,} records of the device"
+        found = f"the profiler dropped {counted(trace.said_dropped, 'record')} of the device"
     elif num and num >= LEAST_DROPPED * num_all:
         found = f"{num:,} of {num_all:,} launched kernels are not in it: dropped, or captured by a graph"
     else:
@@ -443,7 +445,7 @@ def kineto_summary(document: dict[str, Any]) -> str:
     world, num = document["run"]["world_size"], document["source"]["files"]
     lines = [
         f"{document['source']['path']}: {num} trace{'s' * (num != 1)}"
-        + (f" of {world} ranks" if world else ""),
+        + (f" of {counted(world, 'rank')}" if world else ""),
         f"{'rank':>6} {'window s':>9} {'compute':>8} {'idle':>7} {'comm s':>9} {'exposed s':>9} {'overlap':>8}",
     ]
     rows = document["per_rank"]
@@ -453,8 +455,7 @@ def kineto_summary(document: dict[str, Any]) -> str:
         name = "?" if row["rank"] is None else str(row["rank"])
         if times is None:
             several = row["processes"] > 1
-            many = f"{row['processes']} or more processes in one file: its times are no rank's"
-            why = many if several else "no device events"
+            why = f"{row['why_no_rank']}; its times are no rank's" if several else "no device events"
             lines.append(f"{name:>6} {why} ({row['file']})")
             continue
         lines.append(

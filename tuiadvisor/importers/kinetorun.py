@@ -18,7 +18,7 @@ from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
 from tuiadvisor.importers.tracework import arithmetic
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.collective_alignment import SILENT
-from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.op_table import counted, named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,9 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     ranks = {trace.file: trace.rank or 0 for trace in chosen}
     if len(traces) == 1 and not chosen:
         chosen, ranks = with_steps, {with_steps[0].file: 0}
-        notes.append("the trace does not say which rank it is of: it stands as rank 0")
+        notes.append(
+            "the trace does not say which rank it is of: it stands as rank 0; a name like rank3.json says it"
+        )
     if not chosen:
         raise NotOneRunError(
             f"{path}: {len(traces)} traces do not say of which ranks they are: name each by its rank, as rank0.json"
@@ -92,7 +94,9 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         )
     beyond = sum(rows[trace.file].num_left_out for trace in chosen)
     if beyond:
-        notes.append(f"{beyond} collectives beyond {MAX_CALLS} of a rank are not recorded one by one")
+        notes.append(
+            f"not recorded one by one, beyond {MAX_CALLS} of a rank: {counted(beyond, 'collective')}"
+        )
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0

@@ -16,6 +16,7 @@ import orjson
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import read_whole
 from tuiadvisor.importers.jsontext import parsed
+from tuiadvisor.metrics.traces.op_table import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def memory_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     peak = document["peak_bytes"]
     lines = [
-        f"{document['source']['path']}: {document['samples']:,} samples over {document['span_s']:.4g} s",
+        f"{document['source']['path']}: {counted(document['samples'], 'sample')} over {document['span_s']:.4g} s",
         f"peak {_size(peak)} at {document['peak_at_s']:.4g} s, at the end {_size(document['last_bytes'])}",
     ]
     for name, size in sorted(document["at_peak_bytes"].items(), key=lambda item: -item[1]):

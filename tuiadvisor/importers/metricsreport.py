@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.importers.rank_metrics import read_rank_metric
+from tuiadvisor.metrics.traces.op_table import counted
 from tuiadvisor.metrics.traces.readiness import starving
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def _moment(time: float | None) -> str:
 def metrics_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     run, episodes = document["run"], document["episodes"]
-    lines = [f"{document['source']['path']}: {len(run['ranks'])} ranks, {run['samples']:,} samples"]
+    lines = [
+        f"{document['source']['path']}: {counted(len(run['ranks']), 'rank')}, {counted(run['samples'], 'sample')}"
+    ]
     for one in episodes[:SHOWN]:
         span = f"from {_moment(one['begin_time'])} to {_moment(one['end_time'])}"
         lines.append(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import read_whole
+from tuiadvisor.metrics.traces.op_table import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +134,7 @@ def nccl_summary(document: dict[str, Any]) -> str:
     where = (
         "an unknown number of ranks"
         if ranks is None
-        else f"{ranks} ranks on {'an unknown number of' if hosts is None else hosts} host{'s' * (hosts != 1)}"
+        else f"{counted(ranks, 'rank')} on {'an unknown number of hosts' if hosts is None else counted(hosts, 'host')}"
     )
     latency = document["latency_s"]
     peak = document["bus_bytes_s"]
@@ -144,7 +145,7 @@ def nccl_summary(document: dict[str, Any]) -> str:
         f"  latency        {'unknown: no small message was sent' if latency is None else f'{1e6 * latency:.4g} us'}",
     ]
     if half is not None:
-        lines.append(f"  half of the bandwidth is reached by messages of {half:,} bytes")
+        lines.append(f"  half of the bandwidth is reached by messages of {counted(half, 'byte')}")
     lines += [f"lost: {loss}" for loss in document["losses"]]
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.metrics.series.plausible import StepLengths, long_time
 from tuiadvisor.metrics.traces.op_clock import on_one_clock
-from tuiadvisor.metrics.traces.op_table import OpGrid, grid, named, without
+from tuiadvisor.metrics.traces.op_table import OpGrid, counted, grid, named, without
 from tuiadvisor.metrics.traces.op_verdict import STRAGGLING, Cause, causes
 from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, what_if
 
@@ -136,9 +136,9 @@ def ops_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     what, step, run = document["what_if"], document["step"], document["run"]
     parallel = run["parallel"]
-    size = f"{run['num_ranks']} ranks, data parallel {parallel['dp']}, pipeline {parallel['pp']}"
+    size = f"{counted(run['num_ranks'], 'rank')}, data parallel {parallel['dp']}, pipeline {parallel['pp']}"
     lines = [
-        f"{document['source']['path']}: {document['window']['steps']} steps, {size}",
+        f"{document['source']['path']}: {counted(document['window']['steps'], 'step')}, {size}",
         f"step {step['mean_s']:.4g} s, ideal {step['ideal_s']:.4g} s: slowdown S = {what['S']:.4g}",
     ]
     if document["causes"]:

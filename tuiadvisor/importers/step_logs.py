@@ -17,6 +17,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import read_whole, separator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tuiadvisor.metrics.steps.arrays import Floats
@@ -32,6 +33,8 @@ NO_TIME: Final = ("", "nan")  # as rows of a validation have it
 SAMPLES: Final = "samples_seen"
 WALL: Final = "wall_ms"
 LABELS: Final = ("step", SAMPLES)
+MAX_NAMES: Final = 12  # of columns in a line
+MAX_NAME_CHARS: Final = 40
 MIN_ROWS: Final = 3  # to see a count fall back and go on
 
 
@@ -55,9 +58,7 @@ def read_step_log(path: Path) -> StepLog:
         raise TuiadvisorError(f"{path}: no readable CSV ({error}); write it as UTF-8 with a header") from None
     name = next((one for one in TIMES if rows and one in rows[0]), None)
     if name is None:
-        raise TuiadvisorError(
-            f"{path}: no column {TIME}: write each step's duration in seconds under that name"
-        )
+        raise TuiadvisorError(f"{path}: {no_time(list(rows[0]) if rows else [])}")
     if name != TIME:
         rows = [row for row in rows if (row[name] or "").strip().lower() not in NO_TIME]
         if not rows:
@@ -74,6 +75,19 @@ def read_step_log(path: Path) -> StepLog:
         if column in rows[0]
     }
     return StepLog(step_s, label, label_name, more.get(SAMPLES), more.get(WALL))
+
+
+def no_time(found: Sequence[object]) -> str:
+    """Which columns are read, and which are there instead. found: the names of the header."""
+    names = [name for name in found if isinstance(name, str) and name.isprintable() and name.strip()]
+    there = ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMES]) + (
+        ", ..." if names[MAX_NAMES:] else ""
+    )
+    read = " or ".join(f'"{name}"' if " " in name else name for name in TIMES)
+    return (
+        f"no column of step times: found {there or 'no header'}; read is {read}, each step's duration in seconds, and "
+        f"beside it {', '.join((*LABELS, WALL))}"
+    )
 
 
 def without_evaluations(log: StepLog) -> tuple[StepLog, int]:

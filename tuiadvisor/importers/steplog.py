@@ -23,7 +23,7 @@ from tuiadvisor.importers.textlogs import LoggedLine, read_lines
 from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
 from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read_titan
 from tuiadvisor.metrics.series.plausible import PLAUSIBLE_NS, StepLengths, apart, in_order, together
-from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.op_table import counted, named
 from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, slow_steps
 from tuiadvisor.phases import PHASES, TABLE
 
@@ -111,8 +111,8 @@ def _read(path: Path, progress: Progress | None) -> _Log:
         return replace(log, notes=(*log.notes, *text.words()))
     if text.tool and text.num_zeros and text.num_zeros >= len(text.untimed):
         raise TuiadvisorError(
-            f"{path}: {text.tool}'s {text.num_zeros} lines all have a time of 0: it was not measured, or is less "
-            "than is printed; nothing can be judged"
+            f"{path}: every time that {text.tool} printed is 0 ({counted(text.num_zeros, 'line')}): it was not "
+            "measured, or is less than is printed; nothing can be judged"
         )
     if text.tool:
         raise TuiadvisorError(f"{path}: {text.tool}'s lines without a time that a step can have: {TIMED_BY}")
@@ -141,7 +141,7 @@ def _mlperf(path: Path, run: MllogRun) -> _Log:
     if run.is_of_points and MEANS not in notes:
         notes.append("lengths are the time between two points of the log")
     if run.num_bad:
-        notes.append(f"{run.num_bad} lines are no JSON and were left out")
+        notes.append(f"left out, {counted(run.num_bad, 'line')} that {_are(run.num_bad)} no JSON")
     return replace(log, notes=(*notes, *run.lengths.words()), mlperf=run)
 
 
@@ -285,9 +285,9 @@ def _span(steps: list[LoggedStep]) -> tuple[int, int]:
 def _left_out(kept: dict[int, LoggedRank], num_files: int) -> Iterator[str]:
     """What of the files is not in the run, each in a line."""
     if len(kept) < num_files:
-        yield f"{num_files - len(kept)} files of the same or of no rank were left out"
+        yield f"left out, of the same or of no rank: {counted(num_files - len(kept), 'file')}"
     if num_bad := sum(rank.num_bad for rank in kept.values()):
-        yield f"{num_bad} lines are no JSON and were left out"
+        yield f"left out, {counted(num_bad, 'line')} that {_are(num_bad)} no JSON"
     if num_untimed := sum(rank.num_untimed for rank in kept.values()):
         yield f"left out, records without a usable time: {num_untimed}"
     for number, rank in sorted(kept.items()):
@@ -308,7 +308,7 @@ def _in_order(steps: list[LoggedStep]) -> list[LoggedStep]:
 def _document(path: Path, log: _Log) -> dict[str, Any]:
     numbers = sorted(log.seconds)
     found = slow_steps(np.array([log.seconds[number] for number in numbers])) if numbers else None
-    few = f"{len(numbers)} steps, {MIN_STEPS} are needed"
+    few = f"{counted(len(numbers), 'step')}, {MIN_STEPS} are needed"
     return {
         "schema": 1,
         "source": {"kind": "steplog", "path": str(path), "words": log.words},
@@ -337,6 +337,14 @@ def _document(path: Path, log: _Log) -> dict[str, Any]:
     }
 
 
+def _are(num: int) -> str:
+    return "is" if num == 1 else "are"
+
+
+def _span_of(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
 def _mlperf_document(run: MllogRun) -> dict[str, Any]:
     """Null for an interval that the log does not close."""
     return {
@@ -352,7 +360,11 @@ def _mlperf_words(found: dict[str, Any]) -> str:
     run = "unknown" if found["run_s"] is None else f"{found['run_s']:.4g} s"
     ended = f" ({found['status']})" if found["status"] else ""
     init = "" if found["init_s"] is None else f", start-up before it {found['init_s']:.4g} s"
-    evals = "" if found["eval_s"] is None else f", {found['evaluations']} evaluations {found['eval_s']:.4g} s"
+    evals = (
+        ""
+        if found["eval_s"] is None
+        else f", {counted(found['evaluations'], 'evaluation')} {found['eval_s']:.4g} s"
+    )
     return f"MLPerf {found['benchmark'] or 'of a benchmark it does not name'}: run {run}{ended}{evals}{init}"
 
 
@@ -379,7 +391,7 @@ def steplog_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
     window, step = document["window"], document["step"]
     steps = (
-        f"{window['steps']} steps ({window['first_step']} to {window['last_step']})"
+        f"{counted(window['steps'], 'step')} ({_span_of(window['first_step'], window['last_step'])})"
         if window["steps"]
         else "no step"
     )

@@ -328,7 +328,9 @@ class TraceColumns:
         return RankTrace(
             file=file,
             rank=None,
-            why_no_rank=f"holds the events of {num_processes} or more processes: export one file a rank",
+            why_no_rank=DOUBLED
+            if self.processes.is_doubled(events)
+            else f"holds the events of {num_processes} or more processes: export one file a rank",
             world_size=world or None,
             events=events,
             host=None,
@@ -441,6 +443,13 @@ def _wall(base: Any, a_time_ns: int | None) -> int | None:
     return next((one for one in (0, _integer(base, 0)) if one + a_time_ns > EPOCH_NS), None)
 
 
+NAME_IT: Final = "does not say which rank it is of: put the rank into its name, as rank3.json"
+DOUBLED: Final = (
+    "holds events of the device again, with the same times, as where a trace was merged with a copy of itself: export "
+    "it anew, or leave one of the two out"
+)
+
+
 def about(rest: dict[str, Any], file: str) -> tuple[int | None, str, int]:
     """(the rank, why there is none, ranks of the job or 0)."""
     info = rest.get("distributedInfo")
@@ -454,7 +463,7 @@ def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]
     """(the rank, why there is none): what the trace says, else its name."""
     rank = written if written >= 0 else named
     if rank is None:
-        return None, "does not say which rank it is"
+        return None, NAME_IT
     if rank >= (world or MAX_RANK):
         return None, f"says that it is of rank {rank}, of {world or MAX_RANK} ranks"
     return rank, ""

@@ -23,6 +23,13 @@ MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?
 # Of the time ranks wait for those that come last: as rule straggler's moderate_loss.
 MAX_WAITS_KEPT: Final = 0.05
 OF_DUMPS: Final = "flight-recorder"  # kind of an import that holds a hang and no steps
+# What is said of time within no phase, in words of a trace: no hook was there, and the job is over.
+TRACE_WORDS: Final = (
+    ("in code without a hook", "outside the phases that the trace shows"),
+    ("in code that no hook sees", "outside the phases that the trace shows"),
+    ("a part of the loop that no hook sees", "a part of the loop that the trace does not show"),
+    (" (py-spy top --pid PID shows the lines)", ""),
+)
 NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
 WHY_BLIND: Final = {
     "steplog": "a log of steps tells how long they were, not what they waited for",
@@ -49,6 +56,31 @@ def may_be_apart(imported: Imported | None) -> bool:
 def named_at_the_end(imported: Imported | None) -> tuple[int, ...] | None:
     """Whom an import that was read to its end names; None where more steps may come."""
     return None if imported is None or is_part(imported) else imported.late_ranks or ()
+
+
+def in_words_of_a_trace(judged: list[Judged], imported: Imported | None) -> list[Judged]:
+    """The findings as they are told of an import."""
+    if imported is None:
+        return judged
+    return [
+        replace(
+            entry,
+            headline=_of_trace(entry.headline),
+            finding=replace(
+                entry.finding,
+                title=_of_trace(entry.finding.title),
+                message=_of_trace(entry.finding.message),
+                actions=tuple(replace(one, text=_of_trace(one.text)) for one in entry.finding.actions),
+            ),
+        )
+        for entry in judged
+    ]
+
+
+def _of_trace(text: str) -> str:
+    for live, traced in TRACE_WORDS:
+        text = text.replace(live, traced)
+    return text
 
 
 def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Judged]:
@@ -92,6 +124,7 @@ def of_import(
     """
     if imported is None:
         return verdict
+    verdict = replace(verdict, sentence=_of_trace(verdict.sentence), because=_of_trace(verdict.because))
     is_open = verdict.decision == "keep" or (verdict.decision == "tune" and is_less)
     if is_open and (why := _why_not_kept(imported, late)):
         # What the import says leads the sentence already, see below.

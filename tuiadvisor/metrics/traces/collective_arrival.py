@@ -98,12 +98,19 @@ def arrivals(
     matched = _matched(common, members)
     table, num_left_out = _ending_together(matched)
     if table.begin_MR.shape[0] < MIN_MATCHES:
-        together = " and end together" if num_left_out else ""
-        because = f"only {table.begin_MR.shape[0]} collectives were recorded on all of their ranks{together}"
+        together = (" and ends together", " and end together") if num_left_out else ("", "")
+        because = few_words(table.begin_MR.shape[0], together)
         return replace(_nobody(calls, common, because), num_left_out=num_left_out)
     unseen = not complete or not table.all_seen or len(common.clocks) < len(calls)
     found = _blame(common, table, unseen=unseen, complete=complete)
     return replace(found, num_left_out=num_left_out)
+
+
+def few_words(num_calls: int, more: tuple[str, str] = ("", "")) -> str:
+    """Why calls are not compared. more: what else is said of one, and of several."""
+    if num_calls == 1:
+        return f"only 1 collective was recorded on all of its ranks{more[0]}"
+    return f"only {num_calls} collectives were recorded on all of their ranks{more[1]}"
 
 
 def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: str) -> Arrivals:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
-from tuiadvisor.metrics.traces.collective_arrival import CULPRIT_SHARE, HANDED_ON, MATTERS
+from tuiadvisor.metrics.traces.collective_arrival import CULPRIT_SHARE, HANDED_ON, MATTERS, few_words
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
@@ -35,8 +35,7 @@ def duration_arrivals(duration_MR: Floats) -> DurationArrivals:
     num_calls, num_ranks = duration_MR.shape
     if num_calls < MIN_MATCHES or num_ranks < 2:
         nothing = (0.0,) * num_ranks
-        because = f"only {num_calls} collectives were recorded on all of their ranks"
-        return DurationArrivals(nothing, nothing, None, None, because)
+        return DurationArrivals(nothing, nothing, None, None, few_words(num_calls))
     wait_MR = duration_MR - np.nanmin(duration_MR, axis=1, keepdims=True)
     wait_R = np.nansum(wait_MR, axis=0)
     last_M = np.nanargmin(duration_MR, axis=1)

@@ -203,6 +203,11 @@ def _twice(table: OpTable, rows: Ints, key: Ints) -> str:
     return f"operation {table.optypes[table.optype[i]]} has one seq_id twice ({where}): number them from 0"
 
 
+def counted(num: int, noun: str, plural: str = "") -> str:
+    """'1 step', '40 steps', '2 matrices'."""
+    return f"{num:,} {noun if num == 1 else plural or f'{noun}s'}"
+
+
 def named(items: Sequence[object]) -> str:
     """A few names and how many more."""
     text = ", ".join(str(item) for item in items[:MAX_NAMED])
