@@ -238,3 +238,22 @@ def test_an_anonymized_hang_is_the_same_hang_without_its_words(tmp_path: Path) -
     assert ("nccl:all_reduce", 8, "8x4", "Float") == (told.operation, told.seq, told.size, told.dtype)
     assert "zebra" not in plain_summary(view)
     assert "zebra" in plain_summary(plain)
+
+
+def test_a_session_on_a_trace_goes_on_with_the_next_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What hung does not move again; the recording to make is one of ours, here, whatever the trace is called."""
+    source = tmp_path / "dumps.of.monday"
+    source.mkdir()
+    stuck(source)
+    assert main(["advise", str(source)]) == 0
+    said = capsys.readouterr().out
+    assert "moves again" not in said
+    assert "-o dumps-after.tuirec" in said
+    log = tmp_path / "log.csv"
+    log.write_text("step,step_time_s\n" + "".join(f"{step},1.0\n" for step in range(30)))
+    assert main(["advise", str(log)]) == 0
+    said = capsys.readouterr().out
+    assert "runs on as it is" not in said
+    assert "-o log-after.tuirec" in said

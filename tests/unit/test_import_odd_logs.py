@@ -171,6 +171,8 @@ def test_a_time_that_is_not_known_is_not_said_to_be_zero(tmp_path: Path) -> None
     late = [0.1] * 60
     told = readiness(tmp_path / "a.json", times=[""] * 30 + [7] * 30, r0=[0.9] * 60, r1=late, r2=[0.9] * 60)
     assert "rank 1 waits for its data from an unknown time to 7: ready" in metrics_summary(told)
+    told["episodes"][0]["begin_time"] = 1_754_964_240.0
+    assert "from 2025-08-12 02:04:00 UTC to 7:" in metrics_summary(told)
 
 
 def test_many_episodes_are_counted(tmp_path: Path) -> None:

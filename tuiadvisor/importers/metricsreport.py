@@ -6,6 +6,7 @@ rank's share of ready batches is low while its peers' is not; of a metric that i
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHOWN: Final = 8
+EPOCH_S: Final = 10**9  # a count of seconds from here on is from 1970: 2001 to 2100
+LAST_S: Final = 4_102_444_800
 
 
 def metrics_document(path: Path) -> dict[str, Any]:
@@ -61,7 +64,12 @@ def _time(time_s: np.ndarray[Any, Any], at: int) -> float | None:
 
 
 def _moment(time: float | None) -> str:
-    return "an unknown time" if time is None else f"{time:.0f}"
+    """Seconds from 1970 on as a date; other counts of time as they are."""
+    if time is None:
+        return "an unknown time"
+    if EPOCH_S <= time < LAST_S:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{time:.0f}"
 
 
 def metrics_summary(document: dict[str, Any]) -> str:

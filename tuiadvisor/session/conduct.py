@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.questions import Question
 
 
+SUFFIX = ".tuirec"
 BEFORE, AFTER = "before.tuirec", "after.tuirec"  # of a run that has no file
 
 
@@ -185,7 +186,7 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
     """What, if it were otherwise or known, could lead to another decision."""
     case, intent, said = material.case, material.intent, []
     if decision.decision == "hang":
-        return ("Steps that complete again.",)
+        return ("A run of it that completes steps." if case.is_imported else "Steps that complete again.",)
     if not case.enough and case.why_undecided and case.on_device_clock:
         said.append("Evidence for what the reason leaves open.")
     elif not case.enough:
@@ -246,7 +247,8 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
     if decision.decision == "rescale" and decision.num_devices is not None:
         hypothesis, change = decision.why, f"Go on with {decision.num_devices} devices; change nothing else."
     elif decision.decision == "hang":
-        hypothesis, change = "Once it moves again, steps take as long as before.", first_change(material)
+        again = "runs without that" if material.case.is_imported else "moves again"
+        hypothesis, change = f"Once it {again}, steps take as long as before.", first_change(material)
     elif decision.decision == "tune" and prospect is not None and run.step_s is not None:
         low, high = run.step_s / max(prospect.high, 1.0), run.step_s / max(prospect.low, 1.0)
         hypothesis = (
@@ -265,13 +267,14 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
     before_file, after_file = BEFORE, AFTER
     kept = f"; nobody records it: tuiadvisor record --for 60s -o {BEFORE} keeps it"
     if is_file:
-        before_file, after_file, kept = shell_word(run.name), shell_word(_after(run.name)), ""
+        before_file, after_file, kept = shell_word(run.name), shell_word(_after(run)), ""
     return Loop(
         f"{run.name}: step {step}, {run.window}{kept}",
         hypothesis,
         change,
         (
-            f"tuiadvisor record --for 60s -o {after_file}",
+            f"tuiadvisor record --for 60s -o {after_file}"
+            + ("  # beside the next run" if is_file and run.is_imported else ""),
             f"tuiadvisor compare {before_file} {after_file} --fail-if-slower 5%",
             f"tuiadvisor advise {after_file}",
         ),
@@ -284,8 +287,11 @@ def _title(run: Facts, finding: str) -> str:
     return next((one.title for one in run.findings if one.id == finding), finding.replace("_", " "))
 
 
-def _after(name: str) -> str:
-    path = PurePath(name)
+def _after(run: Facts) -> str:
+    """The next recording: beside this one, or here where this is a trace, which may lie where nobody writes."""
+    path = PurePath(run.name)
+    if run.is_imported and path.suffix != SUFFIX:
+        return f"{path.name.partition('.')[0] or path.name}-after{SUFFIX}"
     return str(path.with_name(f"{path.stem}-after{path.suffix}"))
 
 

@@ -67,6 +67,7 @@ class Case:
     step_slack: float = 0.0  # share by which the mean step may be shorter than it was seen
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
     wanted: Wanted | None = None  # a size that was asked for and not measured
+    is_imported: bool = False  # from a trace or a log of what is over
     hang: str = ""  # who waits for whom; "" while steps complete
     unpriced: Unpriced | None = None  # never beside a prospect
     fewer: Fewer | None = None  # by bounds of this run, where no other size was measured
@@ -123,11 +124,12 @@ def decide(case: Case) -> Decision:
     if case.result_as_good_now:
         return _ended(case)
     if case.hang:
-        return Decision("hang", f"{case.hang.rstrip('.')}; nothing else can be decided until it moves again")
+        until = "of a job that hung" if case.is_imported else "until it moves again"
+        return Decision("hang", f"{case.hang.rstrip('.')}; nothing else can be decided {until}")
     if not case.enough or case.step_s is None:
         why = case.why_undecided or "too few steady steps were seen"
         said = f"not decided yet: {why}, and until more is seen it runs on as it is"
-        return Decision("keep", said, is_open=True)
+        return Decision("keep", f"not decided: {why}" if case.is_imported else said, is_open=True)
     tuned = tuning(case)
     if (broke := beyond_budget(case, tuned)) is not None:
         return broke

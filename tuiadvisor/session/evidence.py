@@ -78,6 +78,9 @@ class Facts:
     mfu: float | None = None
     is_over: bool = False  # the recorded run has ended: going on means starting again
     has_ended: bool = False  # as that, or a trace: nothing can be asked of it any more
+    is_imported: bool = (
+        False  # from a trace or a log: what ran is over, and its next run is what can be recorded
+    )
     has_kernels: bool = False  # of a trace, imported or beside the run
     look: StackCard | None = (
         None  # the newest one at the stacks of a rank in question that tells what it does
@@ -105,6 +108,7 @@ def facts(
         num_devices=devices if shared else ranks,
         num_sharing=ranks if shared else None,
         has_ended=bool(view.ended),
+        is_imported=view.imported is not None,
         has_kernels=view.device_work is not None,
         num_hosts=len(view.run.hosts) or None,
         num_stages=_num_stages(view),
