@@ -69,6 +69,8 @@ def window_note(view: RunView) -> str:
     """The steps that figures are from, and those that were left out."""
     window = view.window
     left_out = text_of.left_out(window.excluded)
+    if view.is_without_steps:
+        return "No step was seen."
     note = f"Mean over ranks, {text_of.steps(window.first_step, window.last_step)}"
     note += f", without {left_out}" if left_out else ""
     return f"{note} ({window.change})." if window.change else f"{note}."

@@ -40,6 +40,7 @@ from tuiadvisor.text.wording import (
     past_facts,
     pipeline_advice,
     pipeline_title,
+    steps_seen,
     why_no_chart,
     why_no_pipeline,
 )
@@ -79,7 +80,7 @@ def _run(run: Dossier) -> list[str]:
     lines = [
         f"# {plain(view.run.label or 'unnamed job')}",
         "",
-        f"{plain(run.name)}, {text_of.steps(0, view.last_step)}",
+        f"{plain(run.name)}, {steps_seen(view)}",
         "",
     ]
     lines += [f"**{decision.upper()}**: {plain(sentence(view))}", ""]

@@ -27,7 +27,7 @@ from tuiadvisor.report.facts import (
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.wording import left_out_ranks, past_facts
+from tuiadvisor.text.wording import left_out_ranks, past_facts, steps_seen
 from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
@@ -143,9 +143,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
     info = view.run
     world = text_of.count(info.world_size, "rank") if info.world_size is not None else "unknown world size"
     where = f"{text_of.count(len(info.hosts), 'host')}" if info.hosts else "unknown hosts"
-    head = " · ".join(
-        (run.name, world, where, text_of.steps(0, view.last_step), view.ended or "still running when written")
-    )
+    head = " · ".join((run.name, world, where, steps_seen(view), view.ended or "still running when written"))
     parts = [
         f'<h{level}>{_e(info.label or "unnamed job")}</h{level}><p class="dim">{_e(head)}</p>',
         _verdict(view),

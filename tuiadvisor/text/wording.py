@@ -182,6 +182,11 @@ def past_facts(past: PastFinding) -> str:
     return f"{who} · {text_of.steps(past.first_step, past.last_step)}{times} · {past.finding.severity} then"
 
 
+def steps_seen(view: RunView) -> str:
+    """'steps 0 to 180'; 'no steps' of a run that is over, else 'no steps yet'."""
+    return "no steps" if view.is_without_steps else text_of.steps(0, view.last_step)
+
+
 def device_words(view: RunView) -> str:
     """The kind of device, with the clock that the times are from where there are two: "cuda (device clock)"."""
     device = view.run.device

@@ -474,7 +474,11 @@ def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
     is_priced = entry.loss_before_s is not None or entry.loss_after_s is not None
     note = {"hidden": "most of it is still there", "uncovered": "it was there before"}.get(entry.state)
-    said = "; ".join(part for part in (costs if is_priced else "", note) if part)
+    ranks = entry.ranks_after or entry.ranks_before
+    whose = (
+        text_of.ranks(ranks) if ranks and not is_priced and "rank" not in entry.title.lower().split() else ""
+    )
+    said = "; ".join(part for part in (costs if is_priced else whose, note) if part)
     return bullet(f"{entry.state}:", f"{entry.title} ({said})" if said else entry.title, width)
 
 
