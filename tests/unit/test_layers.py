@@ -114,6 +114,7 @@ ALLOWED = {
     "tuiadvisor/exporters": (
         "tuiadvisor.exporters",
         "tuiadvisor.advisor",
+        "tuiadvisor.importers.kinds",
         "tuiadvisor.metrics",
         "tuiadvisor.views",
         "tuiadvisor.stream",
