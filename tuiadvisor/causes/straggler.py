@@ -170,6 +170,7 @@ def _measured(
         "host": worst.host,
         "phase_words": words.replace(OUTSIDE, outside_words(facts.stack, packed)),
         "steps_seen": int(cycle.size),
+        "named_by_calls": int(bool(diagnosis.named) and set(ranks) <= set(diagnosis.named or ())),
         **_of_group(group, what_if),
         **_of_cause(worst.cause, whole_host=worst.whole_host),
     }
@@ -395,6 +396,7 @@ straggler hit_share share of the steps in which the group is late
 straggler score ratio peers' work between barriers against the group's
 straggler since steps job step since which the group is late
 straggler steps_seen steps steps of the window in which it was compared
+straggler named_by_calls flag 1 where a trace's own collectives, compared call by call, name all of them beyond chance
 straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
 straggler since_words text "since step 57", "since the first step compared" or "growing, by 18 ms since ..."
 straggler whole_host flag 1 if all ranks of one host are late and no others

@@ -308,7 +308,7 @@ def _arrivals(
         }
         members |= {name: c.members for name, c in trace.comm.items() if c.members}
     complete = world is not None and not missing and len(usable) == world
-    found = arrivals(calls, members, complete)
+    found = arrivals(calls, members, complete, min(len(trace.steps) for trace in usable))
     return replace(found, because=IN_PAIRS) if between_neighbours(folder.traces) else found
 
 

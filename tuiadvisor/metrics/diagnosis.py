@@ -166,16 +166,16 @@ class Diagnosis:
         cycle_K = self.steady_barrier.cycle_K
         if self.num_all_steady < MIN_CLEAR_STEPS or not cycle_K.size:
             return False
-        clear = {
-            entry.rank: entry.late.persistent
-            for entry in self.stragglers
-            if is_clear(entry.late.hit_share, entry.late.gain)
-        }
         waits = self.lacks_cores or (self.input is not None and is_clear(1.0, self.input.gain))
         if self.named is not None:
-            # The source saw it in each collective: that one steady amount is no condition.
-            return waits or not clear.keys().isdisjoint(self.named)
-        return float(median(cycle_K)) >= LONG_STEP_S and (waits or self.is_stage_clear or any(clear.values()))
+            # The source tells it from chance call by call: one steady amount, or a large one, is no condition.
+            costly = {entry.rank for entry in self.stragglers if entry.late.gain.loss_low_s > 0}
+            return waits or not costly.isdisjoint(self.named)
+        clear = any(
+            entry.late.persistent and is_clear(entry.late.hit_share, entry.late.gain)
+            for entry in self.stragglers
+        )
+        return float(median(cycle_K)) >= LONG_STEP_S and (waits or self.is_stage_clear or clear)
 
     @property
     def missing_s(self) -> float | None:
@@ -210,7 +210,7 @@ def diagnose_table(
     is_unordered: as of `find_barrier`. named: the late ranks by a source
     that has no more steps, None where more may come.
     """
-    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, is_unordered, witnesses)
+    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, is_unordered, witnesses, named or ())
     found = replace(_diagnose(table, from_beginning=from_beginning, asked=asked), named=named)
     if witnesses.device_clocks is not None:
         found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
@@ -352,6 +352,7 @@ class _Asked:
     on_accelerator: bool
     is_unordered: bool
     witnesses: Witnesses
+    named: tuple[int, ...]
 
 
 def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
@@ -377,7 +378,14 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    late = find_lateness(table, found, steady_barrier, asked.witnesses, on_accelerator=asked.on_accelerator)
+    late = find_lateness(
+        table,
+        found,
+        steady_barrier,
+        asked.witnesses,
+        on_accelerator=asked.on_accelerator,
+        is_named_R=np.isin(np.array(table.ranks)[rows], asked.named),
+    )
     stragglers, waits_alike = late.stragglers, late.waits_alike
     thread_data_s_R = thread_data_s(table, found, asked.witnesses)
     if waits_alike:

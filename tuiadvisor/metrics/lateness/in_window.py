@@ -37,7 +37,7 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
 if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
     from tuiadvisor.metrics.lateness.witnesses import Witnesses
-    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.metrics.window.window import Window
 
@@ -54,16 +54,31 @@ class Lateness:
 
 
 def find_lateness(
-    table: StepTable, found: Window, barrier: Barrier, witnesses: Witnesses, *, on_accelerator: bool
+    table: StepTable,
+    found: Window,
+    barrier: Barrier,
+    witnesses: Witnesses,
+    *,
+    on_accelerator: bool,
+    is_named_R: Bools,
 ) -> Lateness:
-    """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
+    """Who is late and why, without those whose lateness is all ranks' wait for data.
+
+    barrier: of the window's steps. is_named_R: of the rows that are compared, as of `find_stragglers`.
+    """
     rows, regime = found.rows, found.regime
     off_core = _in_steps(table, found, witnesses)
     lacking_R, stopped_R = _kept_waiting(found, off_core) or (np.zeros(rows.size),) * 2
     lacking, stopped = tuple(rows[lacking_R > 0].tolist()), tuple(rows[stopped_R > 0].tolist())
     surely_R = np.maximum(np.maximum(lacking_R, stopped_R), _waits_for_data(table, found, witnesses))
     late, loss_K = find_stragglers(
-        found.work_RK, found.beyond_RK, found.cycle_K, regime, surely_R, least_repeats=found.repeats
+        found.work_RK,
+        found.beyond_RK,
+        found.cycle_K,
+        regime,
+        surely_R,
+        is_named_R=is_named_R,
+        least_repeats=found.repeats,
     )
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])

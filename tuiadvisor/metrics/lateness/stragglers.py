@@ -411,13 +411,15 @@ def find_stragglers(
     regime: Regime,
     surely_R: Floats | None = None,
     *,
+    is_named_R: Bools | None = None,
     least_repeats: float = 1.0,
 ) -> tuple[tuple[Late, ...], Floats]:
     """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps.
 
     beyond_RK: `deviations` of the work. surely_R: of each row, the share of its lateness that others than its steps
-    vouch for, as the kernel does for a rank that lacks a core: it is late however restless it is. least_repeats:
-    `repetition` of the work as it was, where some was taken out of it.
+    vouch for, as the kernel does for a rank that lacks a core: it is late however restless it is. is_named_R: rows
+    that a comparison of their own collectives names beyond chance: what they cost need but be above zero.
+    least_repeats: `repetition` of the work as it was, where some was taken out of it.
     """
     work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
     nothing = np.zeros(cycle.size)
@@ -427,6 +429,8 @@ def find_stragglers(
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
     is_sure_R = surely_R > 0
     rows, hit_RK = _suspects(deviation_RK, median(cycle), past_RK, is_sure_R, least_repeats)
+    if is_named_R is not None:
+        rows = np.union1d(rows, np.flatnonzero(is_named_R))
     stall_RK, times = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))

@@ -8,10 +8,13 @@ The last to arrive is the culprit; those before it wait and are its victims, as 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.series.bootstrap import mean_interval
+from tuiadvisor.metrics.series.change_points import find_changes
 from tuiadvisor.metrics.steps.arrays import mad_sigma
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.collective_alignment import SILENT, CommonClock, common_clock
@@ -37,6 +40,13 @@ BEYOND_SPREAD: Final = 2.0  # times what lies between the first and the last of 
 # A rank most of whose delay lies in so few of the calls does not arrive last, it paused: chosen. One that is late by as
 # much in every call has half of its delay in half of them, one that is so in every fourth step in an eighth.
 IN_FEW: Final = 0.1
+# Of the interval of what a rank makes the others wait beyond what each of these does: of two healthy ranks that differ
+# from step to step one causes three fifths of all waiting in every eighth trace. Chosen on simulated healthy twins
+# (2 to 8 ranks, 12 to 48 steps, noise of six kinds): see tests/accuracy/RESULTS.md.
+BEYOND_CHANCE: Final = 0.99
+MIN_LEVEL_SIGMAS: Final = (
+    2.0  # between two levels: as far apart as the halves of one (normal) by size, but by time
+)
 # Ranks that come late together share one delay: chosen, half of the ranks at most, of two halves the later one.
 IN_MOST: Final = 0.75  # of the calls all of them come after all others, as diagnosis' MIN_CLEAR_HITS
 HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than this itself is a victim
@@ -49,6 +59,8 @@ HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than th
 UNSEEN_SHARE: Final = 0.1
 STEADY_SHARE: Final = 0.5  # the same, where its time is as steady as a transfer's
 STEADY_SPREAD: Final = 0.2  # of how much its arrival moves against its peers'
+TOO_RARE: Final = ": whether it comes again so few do not tell"
+MAY_BE_CHANCE: Final = ", as ranks alike may by chance: no rank is named"
 NOT_RECORDED: Final = ("was not recorded", "; record all ranks")
 
 
@@ -84,9 +96,15 @@ class Arrivals:
 
 
 def arrivals(
-    calls: Mapping[int, Mapping[str, Calls]], members: Mapping[str, tuple[int, ...]], complete: bool
+    calls: Mapping[int, Mapping[str, Calls]],
+    members: Mapping[str, tuple[int, ...]],
+    complete: bool,
+    num_steps: int = 0,
 ) -> Arrivals:
-    """Align, match and blame. members: ranks of each collective's group where known; complete: all recorded."""
+    """Align, match and blame. members: ranks of each collective's group where known; complete: all recorded.
+
+    num_steps: of the recorded time, 0 where nothing marks them: then each call is taken for one.
+    """
     common = common_clock(calls)
     if common is None or len(calls) - list(common.why_not.values()).count(SILENT) < 2:
         because = (
@@ -102,7 +120,7 @@ def arrivals(
         because = few_words(table.begin_MR.shape[0], together)
         return replace(_nobody(calls, common, because), num_left_out=num_left_out)
     unseen = not complete or not table.all_seen or len(common.clocks) < len(calls)
-    found = _blame(common, table, unseen=unseen, complete=complete)
+    found = _blame(common, table, unseen=unseen, complete=complete, num_steps=num_steps)
     return replace(found, num_left_out=num_left_out)
 
 
@@ -193,7 +211,7 @@ def _one_collective(
     return begin, end, hidden
 
 
-def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) -> Arrivals:
+def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool, num_steps: int) -> Arrivals:
     begin_MR, num_ranks = table.begin_MR, len(table.ranks)
     last_M = np.nanargmax(begin_MR, axis=1)
     rows = np.arange(last_M.size)
@@ -230,6 +248,9 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool) 
         alone_R=_alone(common, table),
         most_in_R=np.array([_most_in(longest_M[last_M == column]) for column in range(num_ranks)]),
         num_calls=int(last_M.size),
+        is_sure_R=np.array(
+            [_is_sure(begin_MR, longest_M, last_M, column, num_steps) for column in range(num_ranks)]
+        ),
         steady_R=np.array(
             [
                 _is_steady(own_M[clear_M & (last_M == column)], behind_M[clear_M & (last_M == column)])
@@ -282,6 +303,36 @@ def _most_in(delay_K: Floats) -> int:
     """How many calls, those with the longest delays first, hold half of a rank's delay."""
     longest_K = np.cumsum(np.sort(delay_K)[::-1])
     return int(np.searchsorted(longest_K, 0.5 * longest_K[-1])) + 1 if longest_K.size else 0
+
+
+def _is_sure(begin_MR: Floats, delay_M: Floats, last_M: Ints, column: int, num_steps: int) -> bool:
+    """Whether a rank makes the others wait for longer than each of these does, beyond chance.
+
+    Of ranks alike each one's delay is the others' mean. Calls of a step have one cause: as many in a row are taken
+    together; steps near each other may resemble each other.
+    """
+    num_others_M = np.count_nonzero(~np.isnan(begin_MR), axis=1) - 1
+    beyond_M = np.where(last_M == column, delay_M, -delay_M / num_others_M)
+    beyond_M = beyond_M[np.argsort(np.nanmax(begin_MR, axis=1), kind="stable")]
+    a_step = max(1, round(beyond_M.size / num_steps)) if num_steps else 1
+    beyond_K = np.add.reduceat(beyond_M, np.arange(0, beyond_M.size, a_step))
+    # A rank that became late once has two levels; taken for noise that moves slowly they would outweigh its lateness.
+    return mean_interval(_on_one_level(beyond_K), BEYOND_CHANCE)[0] > 0
+
+
+def _on_one_level(values_K: Floats) -> Floats:
+    """Without verified changes of level, the mean as it was."""
+    bounds = [0, *(change.index for change in find_changes(values_K, 0.0)), values_K.size]
+    sigma = max(mad_sigma(values_K[begin:end]) for begin, end in pairwise(bounds))
+    bounds = [
+        0,
+        *(change.index for change in find_changes(values_K, MIN_LEVEL_SIGMAS * sigma)),
+        values_K.size,
+    ]
+    level_K = np.concatenate(
+        [np.full(end - begin, values_K[begin:end].mean()) for begin, end in pairwise(bounds)]
+    )
+    return np.asarray(values_K - level_K + values_K.mean())
 
 
 def _stand_out(begin_MR: Floats, clear_M: Bools, last_M: Ints) -> Bools:
@@ -346,6 +397,7 @@ class _Sums:
     alone_R: Floats
     most_in_R: Ints  # as of `_most_in`
     num_calls: int
+    is_sure_R: Bools  # as of `_is_sure`
     steady_R: Bools  # whose own time as the last is as steady as a transfer
     stands_out_R: Bools  # as of `_stand_out`
     together: tuple[Bools, float]  # as of `_together`
@@ -418,6 +470,8 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
     because = f"rank {rank} {comes}causes {part:.0%} of {whose} waiting, {of_time} of the time"
     if is_rare:
         because += f", most of it in {most_in} of {sums.num_calls} collectives"
+    if not sums.is_sure_R[column]:
+        return (), None, False, f"{because}{TOO_RARE if is_rare else MAY_BE_CHANCE}"
     return (rank,), part, False, because
 
 
