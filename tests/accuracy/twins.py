@@ -70,15 +70,15 @@ def noisy(kind: str, size: float, shape: tuple[int, int], generator: np.random.G
     return 1 + generator.normal(0, 0.004, (1, shape[1])) + generator.normal(0, size, shape)
 
 
-def said(factor_SR: Floats, late: int | None) -> str:
-    """right, nobody or wrong."""
-    num_steps, num_ranks = factor_SR.shape
+def said(factors: Floats, late: int | None) -> str:
+    """right, nobody or wrong. factors: of each rank's compute, S steps x R ranks."""
+    num_steps, num_ranks = factors.shape
     free = np.zeros(num_ranks)
     begins, ends = [], []
-    for factor_R in factor_SR:
-        at, end = free + FORWARD_US * factor_R, np.zeros(num_ranks)
+    for factor in factors:
+        at, end = free + FORWARD_US * factor, np.zeros(num_ranks)
         for _ in range(NUM_BUCKETS):
-            at = at + BACKWARD_US / NUM_BUCKETS * factor_R
+            at = at + BACKWARD_US / NUM_BUCKETS * factor
             begin = np.maximum(at + 5, end)
             end = np.full(num_ranks, begin.max() + MOVING_US)
             begins.append(begin)
@@ -86,7 +86,7 @@ def said(factor_SR: Floats, late: int | None) -> str:
         free = end + OPTIMIZER_US
     begin_ns, end_ns = ((1e3 * np.array(values)).astype(np.int64) for values in (begins, ends))
     calls = {rank: {"all_reduce": Calls(begin_ns[:, rank], end_ns[:, rank])} for rank in range(num_ranks)}
-    found = arrivals(calls, {"all_reduce": tuple(range(num_ranks))}, True, num_steps)  # noqa: FBT003
+    found = arrivals(calls, {"all_reduce": tuple(range(num_ranks))}, True, num_steps)
     if not found.culprits:
         return "nobody"
     return "right" if late is not None and found.culprits == (late,) else "wrong"
@@ -103,10 +103,10 @@ def main() -> None:
                     for seed in SEEDS:
                         key = [seed, num_ranks, num_steps, round(1000 * size), *map(ord, kind)]
                         generator = np.random.default_rng(key)
-                        factor_SR = np.maximum(noisy(kind, size, (num_steps, num_ranks), generator), 0.5)
+                        factors = np.maximum(noisy(kind, size, (num_steps, num_ranks), generator), 0.5)
                         late = int(generator.integers(num_ranks))
-                        factor_SR[:, late] *= 1 + of(num_steps)
-                        counts[said(factor_SR, None if fault == "healthy" else late)] += 1
+                        factors[:, late] *= 1 + of(num_steps)
+                        counts[said(factors, None if fault == "healthy" else late)] += 1
             row.append(
                 f"{kind} {100 * size:.0f} %: "
                 + "/".join(str(counts[one]) for one in ("right", "nobody", "wrong"))

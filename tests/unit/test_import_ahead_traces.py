@@ -13,12 +13,14 @@ from test_import_kineto import ALL_REDUCE, Event, event, trace
 from test_import_recording import imported
 
 from tuiadvisor.advisor.detail.collectives import MAX_CALLS
+from tuiadvisor.advisor.judge.verdict import LINES_SHOWN, after_the_end
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import main
 from tuiadvisor.importers.kernelnames import moved_bytes
 from tuiadvisor.importers.kinetoreport import kineto_document
 from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.tui.pages.device_work import DeviceWorkPage
+from tuiadvisor.views.run_view import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -523,7 +525,8 @@ def test_a_wait_that_is_nobodys_is_no_reason_to_keep(
     assert "keep" != view.verdict.decision
     assert "stragglers vary" in view.verdict.because
     assert 1 == view.verdict.sentence.lower().count("stragglers vary")
-    assert view.verdict.sentence.endswith("is waiting for them. Not decided: the steps do not tell why.")
+    would = "a capture of four times as many would leave chance half the room"
+    assert view.verdict.sentence.endswith(f"Not decided: the steps do not tell why ({would}).")
 
 
 def test_one_rank_with_less_to_do_is_early_though_the_others_differ_a_little(
@@ -690,6 +693,28 @@ def test_of_a_trace_that_is_looked_at_in_part_nobody_says_that_it_has_no_more(
     assert "TUNE" not in shown
     assert 0 == main(["replay", "--once", "--at", "11", recording])
     assert "TUNE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("num_steps", [6, 14])
+def test_a_trace_that_is_too_short_says_what_the_next_one_has_to_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], num_steps: int
+) -> None:
+    """It said how many more steps would decide, as if some could come."""
+    _, view = imported(traced(tmp_path / "traces", (HEALTHY,) * 2, num_steps), capsys)
+    says = f"it holds {num_steps} of the 20 steps on the devices' clocks that would decide; the next capture has to hold 20"
+    assert says in view.verdict.sentence
+    assert view.window.why_undecided
+    for words in (["diagnose"], ["replay", "--once"]):
+        assert 0 == main([*words, str(tmp_path / "traces.tuirec")])
+        assert [] == re.findall(r"not enough yet|\d+ more step|NOT YET", capsys.readouterr().out)
+
+
+def test_of_a_job_that_has_ended_the_lines_are_shown_when_it_runs_again() -> None:
+    """py-spy was to look at a process that is gone."""
+    told = Verdict(None, f"Not decided: unseen ({LINES_SHOWN}).", None, None, None, None, LINES_SHOWN, "")
+    over = after_the_end(told)
+    assert ("Not decided: unseen (py-spy top --pid PID shows the lines when it runs again).") == over.sentence
+    assert over.because.endswith("when it runs again")
 
 
 def test_a_trace_that_is_compared_is_not_to_be_recorded_longer(

@@ -58,6 +58,7 @@ from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import measured_of, no_step, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import (
     in_words_of_a_trace,
+    is_part,
     may_be_apart,
     named_at_the_end,
     not_contradicted,
@@ -70,6 +71,7 @@ from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, is_stage_clear, pipeline_view
 from tuiadvisor.advisor.judge.uneven_inputs import with_busy_ranks
 from tuiadvisor.advisor.judge.verdict import (
+    after_the_end,
     not_yet,
     stands_still,
     unseen_device,
@@ -197,7 +199,7 @@ class Advisor(Intake):
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
-            window=window(diagnosis, _why_undecided(said.found, seen)),
+            window=window(diagnosis, _why_undecided(said.found, seen, is_whole=self._is_whole(seen))),
             step=seen.step,
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
@@ -299,6 +301,8 @@ class Advisor(Intake):
             is_less=outweighed(found, every, late),
             is_cut=imported is not None and self._is_cut(seen),
         )
+        if imported is not None or ended(self.roster):
+            found = after_the_end(found)
         told = bool(hang or died) or not with_now
         waits = None if told else no_step(self.roster, self.store, seen.table)
         found = with_no_step(found, waits)
@@ -307,6 +311,11 @@ class Advisor(Intake):
         if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
             judged = _without_final(judged)
         return _Concluded(judged, found, hang, stalled, died, waits)
+
+    def _is_whole(self, seen: Seen) -> bool:
+        """Whether what was looked at is all steps that there will ever be, as of an import that was read to its end."""
+        imported = self.roster.header.imported
+        return imported is not None and not is_part(imported) and not self._is_cut(seen)
 
     def _is_cut(self, seen: Seen) -> bool:
         """Whether more steps are held than were looked at, as where a stretch or a moment of a replay was chosen."""
@@ -595,11 +604,11 @@ def _without_final(judged: list[Judged]) -> list[Judged]:
     return [entry for entry in judged if not entry.rule.final]
 
 
-def _why_undecided(found: Verdict, seen: Seen) -> str:
-    """Why steps enough support no verdict; empty where they do, and where more of them would."""
+def _why_undecided(found: Verdict, seen: Seen, *, is_whole: bool) -> str:
+    """Why steps enough support no verdict; empty where they do, and where more of them would. is_whole: none come."""
     if seen.why_blind:
         return seen.why_blind
-    is_enough = found.is_final or (seen.diagnosis is not None and seen.diagnosis.enough)
+    is_enough = is_whole or found.is_final or (seen.diagnosis is not None and seen.diagnosis.enough)
     return found.because if found.decision is None and is_enough else ""
 
 

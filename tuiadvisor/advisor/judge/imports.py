@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import rank_words
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.views.run_view import Verdict
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Imported
 
 
-MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?=\s|$)")
+MORE_TO_COME: Final = re.compile(r"^Not enough yet: ((\d+) more ([^.,]+))(?:, about .*?)?\.(?=\s|$)")
+MORE_WOULD: Final = (
+    "a capture of four times as many would leave chance half the room"  # of the root of their number
+)
 # Of the time ranks wait for those that come last: as rule straggler's moderate_loss.
 MAX_WAITS_KEPT: Final = 0.05
 OF_DUMPS: Final = "flight-recorder"  # kind of an import that holds a hang and no steps
@@ -134,8 +138,10 @@ def of_import(
         return replace(verdict, sentence=_led(imported, verdict.sentence), because=imported.because)
     # Nobody can wait for more steps of a trace; where its ranks cannot be compared they need not decide, either.
     would = "would decide" if imported.late_ranks is not None else "are needed"
-    looked_at = "looked at" if is_cut else "in this trace"
-    sentence = MORE_TO_COME.sub(rf"Not enough steps {looked_at}: \1 {would}.", verdict.sentence)
+    sentence = MORE_TO_COME.sub(
+        rf"Not enough steps looked at: \1 {would}." if is_cut else lambda found: _too_short(found, would),
+        verdict.sentence,
+    )
     if verdict.decision is None:
         sentence = _led(imported, sentence)
     none = ", and the trace has no more" if verdict.decision is None and not is_cut else ""
@@ -144,18 +150,31 @@ def of_import(
     return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")
 
 
+def _too_short(found: re.Match[str], would: str) -> str:
+    """What a trace lacks, and what the next one has to hold: of this one nobody gets more steps."""
+    held = max(MIN_STEADY_STEPS - int(found[2]), 0)
+    return (
+        f"Not enough steps in this trace: it holds {held} of the {MIN_STEADY_STEPS} {found[3]} that {would}; the next "
+        f"capture has to hold {MIN_STEADY_STEPS} in a row."
+    )
+
+
 def _why_not_kept(imported: Imported, late: tuple[int, ...]) -> str:
     """Why what the import found is no reason to keep a run as it is, though its steps are; empty: it may be kept."""
     if late:
         are = "is" if len(late) == 1 else "are"
-        return f"by the sums of its steps {rank_words(late)} {are} late, which the source cannot confirm"
+        return (
+            f"by the sums of its steps {rank_words(late)} {are} late, which the source cannot confirm; when the job "
+            "runs again tuiadvisor record sees who arrives last"
+        )
     if imported.uncompared:
         return (
             f"{rank_words(imported.uncompared)} could not be compared: communication ends together with no other "
-            "rank's, as in traces of other steps or of another job"
+            "rank's, as in traces of other steps or of another job; a capture that begins at the same step on all "
+            "ranks would tell"
         )
     if imported.waits_share is not None and imported.waits_share >= MAX_WAITS_KEPT:
-        return f"the steps do not tell why, but {imported.because}"
+        return f"the steps do not tell why ({MORE_WOULD}), but {imported.because}"
     return ""
 
 

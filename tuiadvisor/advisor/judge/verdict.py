@@ -44,6 +44,7 @@ NOTABLE_SHARE: Final = (
 )
 # Of the step. As rule little_compute: what outlasts all that was seen may be anything, and is not kept unlooked at.
 MAX_UNSEEN_SHARE: Final = 0.5
+LINES_SHOWN: Final = "py-spy top --pid PID shows the lines"
 WORTH_SAYING_S: Final = 5.0  # until there is a verdict: less is not worth a word
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
@@ -194,7 +195,7 @@ def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None
         )
     return (
         f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, "
-        f"which may be the work itself or the loss (py-spy top --pid PID shows the lines){late}"
+        f"which may be the work itself or the loss ({LINES_SHOWN}){late}"
     )
 
 
@@ -399,6 +400,13 @@ def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
         return replace(found, sentence=f"{said}. {until_then}")
     sentence = f"{said}; whether the job hangs is not decided. {until_then}"
     return replace(_undecided(HANG_IS_OPEN), sentence=sentence, may_hide=True)
+
+
+def after_the_end(found: Verdict) -> Verdict:
+    """What a job can be asked that has ended: nothing until it runs again."""
+    again = f"{LINES_SHOWN} when it runs again"
+    said = (text.replace(LINES_SHOWN, again) for text in (found.sentence, found.because))
+    return replace(found, **dict(zip(("sentence", "because"), said, strict=True)))
 
 
 def with_restart(found: Verdict, restart: Restart | None) -> Verdict:

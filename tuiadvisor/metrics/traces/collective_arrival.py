@@ -457,9 +457,13 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
     if not origin_R[column] or share < CULPRIT_SHARE or delay < worth_a_name:
         vary = f"stragglers vary: several ranks arrive last, no single culprit; {lost} is waiting for them"
         return (), None, False, _early(sums) or vary
-    rank = sums.ranks[column]
-    if (doubt := _later_still(sums, column, unseen=unseen, complete=complete)) is not None:
-        return doubt
+    doubt = _later_still(sums, column, unseen=unseen, complete=complete)
+    return doubt or _beyond_chance(sums, column, unseen=unseen)
+
+
+def _beyond_chance(sums: _Sums, column: int, *, unseen: bool) -> _Found:
+    """The rank that causes most of the waiting, named only where ranks alike would not give as much by chance."""
+    rank, delay = sums.ranks[column], float(sums.delay_R[column]) / sums.recorded_ns
     part = float(sums.caused_R[column] / sums.caused_R.sum())
     # Of ranks that were not recorded one may be later still, by no more than this one waited.
     of_whom, whose = ("is the last of the ranks compared", "their") if unseen else ("arrives last", "all")
