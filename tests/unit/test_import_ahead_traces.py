@@ -701,7 +701,8 @@ def test_a_trace_that_is_too_short_says_what_the_next_one_has_to_hold(
 ) -> None:
     """It said how many more steps would decide, as if some could come."""
     _, view = imported(traced(tmp_path / "traces", (HEALTHY,) * 2, num_steps), capsys)
-    says = f"it holds {num_steps} of the 20 steps on the devices' clocks that would decide; the next capture has to hold 20"
+    held = f"it holds {num_steps} of the 20 steps on the devices' clocks that would decide"
+    says = f"{held}; the next capture has to hold 20"
     assert says in view.verdict.sentence
     assert view.window.why_undecided
     for words in (["diagnose"], ["replay", "--once"]):
