@@ -59,6 +59,7 @@ from tuiadvisor.advisor.judge.hang import measured_of, no_step, stall, standing,
 from tuiadvisor.advisor.judge.imports import (
     in_words_of_a_trace,
     is_part,
+    led_by_the_source,
     may_be_apart,
     named_at_the_end,
     not_contradicted,
@@ -285,7 +286,7 @@ class Advisor(Intake):
         """What is said of the window; with_now: also of this moment, in which the job may hang or ranks have died."""
         imported = self.roster.header.imported
         every = in_words_of_a_trace(self._judged(seen, with_now=with_now), imported)
-        judged = not_contradicted(every, imported)
+        judged = led_by_the_source(not_contradicted(every, imported), imported)
         still = standing(self.roster, self.store, seen.table) if with_now else None
         hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []
         stalled = stall(still, self.roster) if still is not None and hang else None

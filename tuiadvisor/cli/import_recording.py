@@ -111,6 +111,7 @@ def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
         "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
         **({"uncompared": list(run.uncompared)} if run.uncompared else {}),
         **({"steps_tell": True} if run.steps_tell else {}),
+        **({"cause_ranks": list(run.cause_ranks)} if run.cause_ranks else {}),
         **({} if run.waits_share is None else {"waits_share": run.waits_share}),
         **({} if run.device is None else {"device": run.device}),
         **({} if run.arithmetic is None else {"arithmetic": run.arithmetic}),

@@ -279,9 +279,9 @@ def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
         **_text(told, "says", scrub),
         "late_ranks": [rank for rank in late if type(rank) is int] if isinstance(late, list) else None,
     }
-    uncompared = told.get("uncompared")
-    if isinstance(uncompared, list):
-        kept["uncompared"] = [rank for rank in uncompared if type(rank) is int]
+    for name in ("uncompared", "cause_ranks"):
+        if isinstance(ranks := told.get(name), list):
+            kept[name] = [rank for rank in ranks if type(rank) is int]
     if told.get("steps_tell") is True:
         kept["steps_tell"] = True
     share = told.get("waits_share")

@@ -79,6 +79,7 @@ class ImportedRun:
     )
     last_wall_ns: int | None = None  # of the newest call, where no step tells when the run was
     waits_share: float | None = None  # of the time ranks wait for those that come last; None: not compared
+    cause_ranks: tuple[int, ...] = ()  # with whom the first cause lies that the source's own what-if names
 
 
 def _nothing() -> ImportedRun | None:

@@ -52,6 +52,7 @@ def ops_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any
         says=because,
         notes=(END_TO_END, *cells.losses),
         parallel=document["run"]["parallel"],
+        cause_ranks=tuple(found[0]["ranks"]) if found else (),
     )
 
 

@@ -201,7 +201,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
                     **_fields(_text, "kind source words because"),
                     "notes": _list_of(_text),
                     "waits_share": _number,
-                    **_fields(_list_of(_integer), "late_ranks uncompared"),
+                    **_fields(_list_of(_integer), "late_ranks uncompared cause_ranks"),
                 }
             ),
             "traced": _object(

@@ -69,6 +69,7 @@ class Imported:
     uncompared: tuple[int, ...] = ()  # ranks whose collectives end with no other rank's
     steps_tell: bool = False  # who is late, where the import's own comparison does not
     waits_share: float | None = None  # of the time ranks wait for those that come last; None: not compared
+    cause_ranks: tuple[int, ...] = ()  # with whom the first cause lies that the source's own what-if names
 
 
 @dataclass(frozen=True, slots=True)

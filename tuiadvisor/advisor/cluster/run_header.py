@@ -57,6 +57,7 @@ class RunHeader:
 def _imported(told: Payload) -> Imported:
     """What traces tell of themselves."""
     late, uncompared = told.get("late_ranks"), told.get("uncompared")
+    cause_ranks = told.get("cause_ranks")
     return Imported(
         kind=text(told, "kind") or "unknown",
         source=text(told, "source") or "",
@@ -69,6 +70,7 @@ def _imported(told: Payload) -> Imported:
         uncompared=_integers(uncompared) if isinstance(uncompared, list) else (),
         steps_tell=told.get("steps_tell") is True,
         waits_share=number(told, "waits_share"),
+        cause_ranks=_integers(cause_ranks) if isinstance(cause_ranks, list) else (),
     )
 
 

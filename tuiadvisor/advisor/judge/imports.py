@@ -34,6 +34,7 @@ TRACE_WORDS: Final = (
     ("a part of the loop that no hook sees", "a part of the loop that the trace does not show"),
     (" (py-spy top --pid PID shows the lines)", ""),
 )
+LEAST_OF_BOUND: Final = 0.5  # op_verdict's NAMES_A_CAUSE: what explains half of a slowdown
 NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
 WHY_BLIND: Final = {
     "steplog": "a log of steps tells how long they were, not what they waited for",
@@ -93,6 +94,22 @@ def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Ju
         return judged
     named = set(imported.late_ranks or ())
     return [entry for entry in judged if entry.rule.scope != "straggler" or named >= set(entry.finding.ranks)]
+
+
+def led_by_the_source(judged: list[Judged], imported: Imported | None) -> list[Judged]:
+    """First what lies with the ranks that the source's own what-if names, where a mere bound stands before it.
+
+    Both see the same loss: with a heavy stage a pipeline idles, and what more micro-batches could save at best is no
+    more than what the stage costs. Below half of that bound the bound stays first.
+    """
+    if imported is None or not imported.cause_ranks or not judged or not judged[0].at_best:
+        return judged
+    bound_s = judged[0].finding.loss_s_per_step or 0.0
+    for entry in judged[1:]:
+        is_its = entry.finding.severity != "info" and {*entry.finding.ranks} == {*imported.cause_ranks}
+        if is_its and (entry.finding.loss_s_per_step or 0.0) >= LEAST_OF_BOUND * bound_s:
+            return [entry, *(one for one in judged if one is not entry)]
+    return judged
 
 
 def unconfirmed(judged: list[Judged], imported: Imported | None) -> tuple[int, ...]:
