@@ -44,7 +44,7 @@ FAULTS: Final[dict[str, Callable[[int], Floats]]] = {
     "10 %": lambda steps: np.full(steps, 0.1),
     "20 %": lambda steps: np.full(steps, 0.2),
     "15 % in the second half": lambda steps: 0.15 * (np.arange(steps) >= steps // 2),
-    "20 % in every other step": lambda steps: 0.2 * (np.arange(steps) % 2),
+    "20 % in every other step": lambda steps: 0.2 * (np.arange(steps) % 2 == 1),
     "30 % in every fourth step": lambda steps: 0.3 * (np.arange(steps) % 4 == 0),
     "four times as long, once": lambda steps: 3.0 * (np.arange(steps) == steps // 3),
 }

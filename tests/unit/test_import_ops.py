@@ -544,6 +544,7 @@ def test_a_public_trace_without_one_worker_blames_no_other(tmp_path: Path, lost:
     assert any("stage 3" in cause["words"] or cause["kind"] == "last_stage" for cause in document["causes"])
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", ["trace-AR.csv.gz", "trace-ST.csv.gz"])
 def test_the_verdict_lies_with_the_ranks_that_the_what_if_names_first(name: str) -> None:

@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -17,8 +18,10 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS
 from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.importers.steplog import steplog_document, steplog_run, steplog_summary
+from tuiadvisor.metrics.traces.slow_steps import Course, course
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MS = 1000  # microseconds
@@ -75,7 +78,12 @@ def test_torchtitans_phases_are_those_of_the_recording(
     assert view.verdict.decision is None
     # 400 ms of saving make 3.4 s of 30 steps of 100 ms.
     assert (
-        "of the host's time in its steps data wait 18 %, checkpoint 12 %, optimizer 4 %"
+        "of the host's time in its steps data wait 18 %, checkpoint 12 %, optimizer 4 %; "
+        "the loader is the first suspect: as far as the devices do not work meanwhile, without it steps are up to "
+        "1.21x as fast"
+    ) in view.verdict.sentence
+    assert (
+        "traces of 20 steps of all ranks (torch.profiler) or tuiadvisor record would tell"
         in view.verdict.sentence
     )
     assert "Not decided: the log's spans are the host's" in view.verdict.sentence
@@ -589,3 +597,43 @@ def test_rows_whose_step_falls_back_are_said_to_be_numbered_by_row(tmp_path: Pat
     assert any("numbered by their rows" in loss for loss in steplog_document(path)["losses"])
     path.write_text("step,step_time\n" + "".join(f"{at},0.5\n" for at in range(40)))
     assert not any("numbered by their rows" in loss for loss in steplog_document(path)["losses"])
+
+
+def megatron_line(step: int, seconds: float) -> str:
+    """A line as it prints one."""
+    return (
+        f" [2026-11-23 12:00:00] iteration {step:8}/ 500 | consumed samples: {step * 64:12} | "
+        f"elapsed time per iteration (ms): {1000 * seconds:.1f} | global batch size: 64 |"
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "says"),
+    [
+        (lambda step: 1.4 if step % 10 == 0 else 1.0, "one in 10 steps is slow, at a fixed distance"),
+        (lambda step: 1 + 0.005 * step, "steps grow little by little, from 1.0"),
+        (lambda step: 1.2 if step > 60 else 1.0, "from step 61 on steps take 1.2 s instead of 1"),
+        (lambda step: 9.0 if step == 77 else 1.0, ", step 77; slow steps cost 8.0"),
+    ],
+    ids=["periodic", "decay", "level", "pause"],
+)
+def test_what_a_log_of_steps_shows_is_told_though_its_cause_is_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], length: Callable[[int], float], says: str
+) -> None:
+    """Of a periodic slow step, a decay and a new level only the seconds that they cost were told."""
+    path = tmp_path / "train.log"
+    noise = np.random.default_rng(2).normal(1, 0.002, 121)
+    path.write_text(
+        "\n".join(megatron_line(step, length(step) * noise[step]) for step in range(1, 121)) + "\n"
+    )
+    _, view = imported(path, capsys, "steplog")
+    assert view.verdict.decision is None
+    assert says in view.verdict.sentence
+    assert "would tell" in view.verdict.sentence
+
+
+def test_of_even_steps_nothing_comes_again_or_stays() -> None:
+    """Noise alone has no period, no level and no growth."""
+    for seed in range(20):
+        steps = np.random.default_rng(seed).normal(1, 0.03, 200)
+        assert Course(None, None, None) == course(steps, np.arange(200))

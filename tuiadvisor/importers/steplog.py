@@ -24,7 +24,7 @@ from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
 from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read_titan
 from tuiadvisor.metrics.series.plausible import PLAUSIBLE_NS, StepLengths, apart, in_order, together
 from tuiadvisor.metrics.traces.op_table import counted, named
-from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, slow_steps
+from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, Course, course, slow_steps
 from tuiadvisor.phases import PHASES, TABLE
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ END_TO_END: Final = "what lies between two logged steps is not in the log: they 
 BY_CLOCK: Final = (
     "steps end when their rows were logged (wall_ms); rows that do not fit that are laid end to end"
 )
+WORTH_A_LOOK: Final = 0.08  # of the host's steps: as rule input_bound's beyond_scheduling
+MOST_WAITED: Final = 0.99  # as what_if's MAX_LOSS
 CLOCK_SLACK_S: Final = 0.01  # by which steps may overlap: rows are stamped in milliseconds
 MIN_FITTING: Final = 0.9  # of a log's rows: else its clock is not that of the steps' ends
 TIMED_BY: Final = (
@@ -307,7 +309,8 @@ def _in_order(steps: list[LoggedStep]) -> list[LoggedStep]:
 
 def _document(path: Path, log: _Log) -> dict[str, Any]:
     numbers = sorted(log.seconds)
-    found = slow_steps(np.array([log.seconds[number] for number in numbers])) if numbers else None
+    lengths = np.array([log.seconds[number] for number in numbers])
+    found = slow_steps(lengths) if numbers else None
     few = f"{counted(len(numbers), 'step')}, {MIN_STEPS} are needed"
     return {
         "schema": 1,
@@ -324,6 +327,7 @@ def _document(path: Path, log: _Log) -> dict[str, Any]:
             "max_s": found and found.max_s,
             "variation": found and found.variation,
             "lost_s": found and found.lost_s,
+            "course": _course_words(course(lengths, np.array(numbers)), numbers) if found else [],
             "slow": [{"step": numbers[at], "seconds": took} for at, took in found.slow] if found else [],
         },
         "host_spans": {
@@ -368,14 +372,31 @@ def _mlperf_words(found: dict[str, Any]) -> str:
     return f"MLPerf {found['benchmark'] or 'of a benchmark it does not name'}: run {run}{ended}{evals}{init}"
 
 
+def _course_words(found: Course, numbers: list[int]) -> list[str]:
+    """What comes again or stays, a clause each."""
+    said = []
+    if found.period is not None:
+        said.append(f"one in {found.period} steps is slow, at a fixed distance")
+    if found.drift is not None:
+        said.append(
+            f"steps grow little by little, from {found.drift.first_s:.4g} to {found.drift.last_s:.4g} s"
+        )
+    if found.change is not None:
+        at, before, after = numbers[found.change.index], found.change.before, found.change.after
+        said.append(f"from step {at} on steps take {after:.4g} s instead of {before:.4g}")
+    return said
+
+
 def _lengths(step: dict[str, Any]) -> str:
     """Empty where there are too few."""
     if step["median_s"] is None:
         return ""
-    return (
-        f"step {step['median_s']:.4g} s, 95th percentile {step['p95_s']:.4g} s, longest {step['max_s']:.4g} s; "
-        f"slow steps cost {step['lost_s']:.4g} s"
+    longest = next((f", step {one['step']}" for one in step["slow"] if one["seconds"] == step["max_s"]), "")
+    lengths = (
+        f"step {step['median_s']:.4g} s, 95th percentile {step['p95_s']:.4g} s, longest {step['max_s']:.4g} s"
+        f"{longest}; slow steps cost {step['lost_s']:.4g} s"
     )
+    return "; ".join([lengths, *step["course"]])
 
 
 def _span_words(spans: dict[str, dict[str, float]]) -> str:
@@ -384,7 +405,27 @@ def _span_words(spans: dict[str, dict[str, float]]) -> str:
     for name, share in sorted(spans.items(), key=lambda item: -item[1]["max"]):
         low, high = f"{share['min']:.0%}", f"{share['max']:.0%}"
         said.append(f"{LABELS[name]} {high if low == high else f'{low} to {high}'}".replace("%", " %"))
-    return f"of the host's time in its steps {', '.join(said)}" if said else ""
+    if not said:
+        return ""
+    return "; ".join(
+        filter(None, (f"of the host's time in its steps {', '.join(said)}", _loader_words(spans)))
+    )
+
+
+def _loader_words(spans: dict[str, dict[str, float]]) -> str:
+    """What waiting for batches may cost; how much of it the devices' work hides the host's clock does not tell."""
+    data = spans.get("data_wait")
+    if data is None or data["max"] < WORTH_A_LOOK:
+        return ""
+    if data["min"] < data["max"] / 2:
+        return (
+            f"ranks wait for batches for {data['min']:.0%} to {data['max']:.0%}: the longest may hold all others up"
+        ).replace("%", " %")
+    gain = 1 / (1 - min(data["min"], MOST_WAITED))
+    return (
+        f"the loader is the first suspect: as far as the devices do not work meanwhile, without it steps are up to "
+        f"{gain:.2f}x as fast"
+    )
 
 
 def steplog_summary(document: dict[str, Any]) -> str:

@@ -36,9 +36,10 @@ TRACE_WORDS: Final = (
 )
 LEAST_OF_BOUND: Final = 0.5  # op_verdict's NAMES_A_CAUSE: what explains half of a slowdown
 NO_VERDICT: Final = Verdict(None, "", None, None, None, None, "", "")
+WOULD_TELL: Final = "traces of 20 steps of all ranks (torch.profiler) or tuiadvisor record would tell"
 WHY_BLIND: Final = {
-    "steplog": "a log of steps tells how long they were, not what they waited for",
-    "spans": "the log's spans are the host's, and what the devices did meanwhile is not in it",
+    "steplog": f"a log of steps tells how long they were, not what they waited for; {WOULD_TELL}",
+    "spans": f"the log's spans are the host's, and what the devices did meanwhile is not in it; {WOULD_TELL}",
     "part": "only a part of the traces was read so far",
 }
 
