@@ -19,7 +19,7 @@ from tuiadvisor.metrics.traces.collective_clock import Calls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
 FORWARD_US, BACKWARD_US, MOVING_US, OPTIMIZER_US = 9_000.0, 17_000.0, 1_400.0, 30.0
 NUM_BUCKETS: Final = 4
@@ -37,16 +37,23 @@ NOISES: Final = (
     ("common", 0.03),
     ("unlike by nature", 0.01),
 )
+
+
+def in_some(share: float, is_late: Bools) -> Floats:
+    """Of a step's compute, in the steps in which it is late."""
+    return np.where(is_late, share, 0.0).astype(np.float64)
+
+
 FAULTS: Final[dict[str, Callable[[int], Floats]]] = {
     "healthy": np.zeros,
     "3 %": lambda steps: np.full(steps, 0.03),
     "5 %": lambda steps: np.full(steps, 0.05),
     "10 %": lambda steps: np.full(steps, 0.1),
     "20 %": lambda steps: np.full(steps, 0.2),
-    "15 % in the second half": lambda steps: 0.15 * (np.arange(steps) >= steps // 2),
-    "20 % in every other step": lambda steps: 0.2 * (np.arange(steps) % 2 == 1),
-    "30 % in every fourth step": lambda steps: 0.3 * (np.arange(steps) % 4 == 0),
-    "four times as long, once": lambda steps: 3.0 * (np.arange(steps) == steps // 3),
+    "15 % in the second half": lambda steps: in_some(0.15, np.arange(steps) >= steps // 2),
+    "20 % in every other step": lambda steps: in_some(0.2, np.arange(steps) % 2 == 1),
+    "30 % in every fourth step": lambda steps: in_some(0.3, np.arange(steps) % 4 == 0),
+    "four times as long, once": lambda steps: in_some(3.0, np.arange(steps) == steps // 3),
 }
 
 

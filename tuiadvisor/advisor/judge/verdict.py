@@ -405,8 +405,11 @@ def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
 def after_the_end(found: Verdict) -> Verdict:
     """What a job can be asked that has ended: nothing until it runs again."""
     again = f"{LINES_SHOWN} when it runs again"
-    said = (text.replace(LINES_SHOWN, again) for text in (found.sentence, found.because))
-    return replace(found, **dict(zip(("sentence", "because"), said, strict=True)))
+    return replace(
+        found,
+        sentence=found.sentence.replace(LINES_SHOWN, again),
+        because=found.because.replace(LINES_SHOWN, again),
+    )
 
 
 def with_restart(found: Verdict, restart: Restart | None) -> Verdict:
