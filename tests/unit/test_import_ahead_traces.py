@@ -569,15 +569,13 @@ def test_a_pause_in_one_step_makes_nobody_the_last_nor_ranks_take_turns(
 def test_a_small_delay_of_one_rank_in_nearly_every_step_is_told_with_its_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], by: float, share: str
 ) -> None:
-    """Beside six that come together it is no noise: who is named is what the verdict is about."""
+    """Beside six that come together it is no noise; the run may stay as it is, as one that is watched live may."""
     works = tuple(slower(by if rank == 5 else 1 + 0.001 * rank) for rank in range(8))
     told, view = imported(traced(tmp_path / "traces", works, 24), capsys)
     assert [5] == [row["rank"] for row in told["stragglers"]["ranks"]]
     assert [(5,)] == [one.ranks for one in view.findings if one.id == "straggler"]
-    assert ("tune", "straggler") == (view.verdict.decision, view.verdict.finding)
+    assert "keep" == view.verdict.decision
     assert f"rank 5 arrives last and causes 100% of all waiting, {share} of the time" in view.verdict.because
-    assert view.verdict.speedup is not None
-    assert 1 < view.verdict.speedup.low <= view.verdict.speedup.expected < by
 
 
 LATE: dict[str, Callable[[int], float]] = {
