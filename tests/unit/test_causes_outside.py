@@ -18,13 +18,14 @@ from test_advisor_oddities import host_frames
 
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stops import Stops
+from tuiadvisor.advisor.looking import look
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
-from tuiadvisor.events import STEP_NAMES
-from tuiadvisor.metrics.diagnosis import _stopped_in_pauses
+from tuiadvisor.events import NOTHING_GIVEN, STEP_NAMES
+from tuiadvisor.metrics.diagnosing import _stopped_in_pauses
 from tuiadvisor.metrics.lateness.in_window import Lateness, find_held
 from tuiadvisor.metrics.lateness.late_phase import Cause
 from tuiadvisor.metrics.lateness.off_core import (
@@ -419,7 +420,7 @@ def test_a_window_too_short_for_a_name_leaves_who_lacks_a_core() -> None:
     faults = (Fault("forward", (1,), 500 * MS, chance=0.75), Fault("backward", None, 600 * MS, until=34))
     job = replace(RESTLESS, seed=1, num_steps=44, faults=faults)
     advisor = folded([*frames(job), *host_frames(replace(job, num_steps=1800), {0: 0.1, 1: 0.7})])
-    diagnosis = advisor._seen(None).diagnosis
+    diagnosis = look(advisor, NOTHING_GIVEN, None).diagnosis
     assert diagnosis is not None
     assert diagnosis.lacking_ranks == (1,)
     assert _held_back(replace(diagnosis, stragglers=())) == {

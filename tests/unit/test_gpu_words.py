@@ -12,7 +12,7 @@ from synthetic_run import MS, Fault, Job, folded, frames
 from tuiadvisor.advisor.assemble.picture import _why_phase
 from tuiadvisor.advisor.judge.findings import Judged
 from tuiadvisor.advisor.judge.goodput import goodput
-from tuiadvisor.metrics.diagnosis import diagnose_table
+from tuiadvisor.metrics.diagnosing import diagnose_table
 from tuiadvisor.session.conclusions import limit_name
 from tuiadvisor.session.sizes import Size
 from tuiadvisor.text import format as text_of

@@ -278,9 +278,21 @@ ROOMS = {
             "sampling",
         ),
         "diagnosis",
+        "diagnosing",
     ),
     "tuiadvisor/advisor": (
-        *("steps", "detail", "cluster", "judge", "assemble", "intake", "fold", "compare"),
+        *(
+            "steps",
+            "detail",
+            "cluster",
+            "judge",
+            "assemble",
+            "intake",
+            "looking",
+            "concluding",
+            "fold",
+            "compare",
+        ),
     ),
     "tuiadvisor/tui": ("draw", "contract", "pages", "terminal", "control"),
 }

@@ -8,7 +8,7 @@ from synthetic_run import MS, Fault, Job, folded, frames
 
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.causes.straggler import measure
-from tuiadvisor.metrics.diagnosis import diagnose_table
+from tuiadvisor.metrics.diagnosing import diagnose_table
 from tuiadvisor.views.efficiency import Stack
 
 PACKED = Stack({"input": "1x4096", "packed": "cu_seqlens"})

@@ -15,7 +15,7 @@ from tuiadvisor.advisor.judge.pipelines import find_pipelines
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.causes.names import table
 from tuiadvisor.causes.registry import CAUSES, measure_all, measure_job
-from tuiadvisor.metrics.diagnosis import diagnose_table
+from tuiadvisor.metrics.diagnosing import diagnose_table
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import check, general_title, judge, show
 from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog, load_rule

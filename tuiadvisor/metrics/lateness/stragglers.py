@@ -8,12 +8,18 @@ time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, log, log1p
 from typing import Final
 
 import numpy as np
 
+from tuiadvisor.metrics.lateness.persistence import (
+    between_modes,
+    is_in_most_steps,
+    late_beyond_s,
+    persistence,
+)
 from tuiadvisor.metrics.lateness.precedent import beyond_past
+from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS, find_stalls
 from tuiadvisor.metrics.series.bootstrap import mean_interval
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.series.drift import Drift, find_drift
@@ -42,40 +48,24 @@ from tuiadvisor.metrics.steps.arrays import (
     mad_sigma,
     median,
     medians,
-    percentiles,
     row_mad_sigma,
     row_percentiles,
 )
-from tuiadvisor.metrics.window.regime import MIN_QUIET_GAPS, MIN_SHIFT_SHARE, Regime, changes_against
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against
 
 MIN_EXCESS_SHARE: Final = 0.02  # of the step: less is no rank that is worth a name
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
 # Ranks of a host or a stage that are late together share one loss: none of them has enough of it to be named alone.
 MIN_CROWD: Final = 4
 MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
-# A rank that is late in at least 60 % of its steps has a median excess of at least this share of its mean excess;
-# one that is late now and then has a median near zero.
-PERSISTENT_MEDIAN: Final = 0.6
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
 QUARTER_TO_TAIL: Final = (
     0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
 )
-MAX_LOG_CHANCE_OF_HITS: Final = log(1e-3)  # that late steps fall so unevenly by lot
 MAX_DATED: Final = 32  # ranks late together that are dated one by one
 MAX_PEERS: Final = 32  # whose noise is looked at
 FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
-STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
-MIN_STALLS: Final = 4
-STALL_ALIKE: Final = 0.5  # of the rank's typical one
-MIN_STALL_LOSS: Final = 0.03  # of the time
-STALL_CHANCE: Final = (
-    5e-3  # that stalls which hit ranks by lot would hit one rank so often: 5 of 5 among 4 ranks
-)
-MODE_PERCENTILES: Final = (10, 90)
-LATE_IN_BOTH: Final = 0.25  # of the longer kind's lateness: so late is no noise of a rank that is in time
-MIN_MODE_SHARE: Final = 0.15  # of the steps in either mode; below that the median alone tells
-MIN_MODE_SIGMAS: Final = 4.0  # between the modes: halves of one mode are 2 (normal) to 2.7 (uniform) apart
 MIN_SCALED_STEPS: Final = 40  # to tell one rank's noise from its peers'
 SCALED_NOISE: Final = 1.25  # noise so much beyond its peers': the rank is slower by a factor, not by a delay
 
@@ -211,54 +201,6 @@ def _clean_sigma(deviation_RK: Floats) -> Floats:
     return np.asarray(np.minimum(low - very_low, very_high - high) / QUARTER_TO_TAIL)
 
 
-def _stalls(work_RK: Floats, cycle_K: Floats) -> tuple[Bools, dict[int, int]]:
-    """(R x K: where one rank alone holds the others up for longer than a step, how often by row), if it does so often.
-
-    Too rare for a share of steps to show: 300 ms every 70th step of 25 ms cost as much as 4 ms in each.
-    """
-    num_ranks, num_steps = work_RK.shape
-    last_K = np.argmax(np.ascontiguousarray(work_RK.T), axis=1)
-    others_RK = work_RK.copy()
-    others_RK[last_K, np.arange(num_steps)] = -np.inf
-    gap_K = work_RK[last_K, np.arange(num_steps)] - others_RK.max(axis=0)
-    at = np.flatnonzero(gap_K > STALL_SHARE * median(cycle_K))
-    result = np.zeros((num_ranks, num_steps), dtype=np.bool_)
-    times: dict[int, int] = {}
-    if at.size < MIN_STALLS:
-        return result, times
-    last = last_K[at]
-    for row in np.unique(last).tolist():
-        own = at[last == row]
-        # Others' stalls count if they are of that size: a spike of one step is no pause of twenty.
-        alike = gap_K[at] > STALL_ALIKE * median(gap_K[own])
-        # Steps near each other with one culprit are one event: a neighbour's burst of work is not four.
-        begins = np.flatnonzero(alike)
-        begins = begins[
-            np.concatenate(([True], (np.diff(at[begins]) > MIN_SEGMENT_STEPS) | (np.diff(last[begins]) != 0)))
-        ]
-        num_own = int((last[begins] == row).sum())
-        costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
-        own_begins = at[begins[last[begins] == row]]
-        if num_own < MIN_STALLS or not costly or _have_ended(own_begins, num_steps):
-            continue
-        if chance_by_lot(num_own, int(begins.size), num_ranks) < STALL_CHANCE:
-            result[row, own], times[row] = True, num_own
-    return result, times
-
-
-def _have_ended(begins: Ints, num_steps: int) -> bool:
-    """Whether events that came again and again no longer do: by far more steps than ever between two, and by lot."""
-    quiet = num_steps - 1 - int(begins[-1])
-    log_chance = begins.size * log1p(-quiet / num_steps)
-    return quiet > MIN_QUIET_GAPS * int(np.diff(begins).max()) and log_chance < MAX_LOG_CHANCE_OF_HITS
-
-
-def chance_by_lot(num_events: int, total: int, num_ranks: int) -> float:
-    """Upper bound on the probability that of `total` events that hit ranks by lot one rank has so many or more."""
-    ways = sum(comb(total, k) * (num_ranks - 1) ** (total - k) for k in range(num_events, total + 1))
-    return float(num_ranks * (ways / num_ranks**total))
-
-
 def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
     """The first step of the present excess: the upward change that brought much of it and was not undone."""
     index: int | None = None
@@ -270,49 +212,11 @@ def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
     return index
 
 
-def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
-    """(median, mean without the longest steps, whether the lateness is there in most steps)."""
-    typical_s = median(excess_K)
-    low, high = percentiles(excess_K, 2, 98)
-    mean_s = float(np.clip(excess_K, low, high).mean())
-    persistent = typical_s >= PERSISTENT_MEDIAN * mean_s and _between_modes(excess_K) is None
-    return typical_s, mean_s, persistent
-
-
-def _in_most_steps(excess_K: Floats) -> bool:
-    """Whether the lateness is there in most steps, by one amount or by two."""
-    typical_s, mean_s, persistent = _persistence(excess_K)
-    if persistent or typical_s < PERSISTENT_MEDIAN * mean_s:
-        return persistent
-    middle_s = _between_modes(excess_K)
-    return middle_s is not None and _late_beyond_s(excess_K, middle_s) < middle_s
-
-
-def _between_modes(excess_K: Floats) -> float | None:
-    """Seconds between two clearly apart kinds of steps, as of a rank late in every second one; None with one kind.
-
-    There the median lies in either of them, or in between where no step is.
-    """
-    low, high = percentiles(excess_K, *MODE_PERCENTILES)
-    middle_s = (low + high) / 2
-    short, long = excess_K[excess_K <= middle_s], excess_K[excess_K > middle_s]
-    if min(short.size, long.size) < MIN_MODE_SHARE * excess_K.size:
-        return None
-    apart_s = median(long) - median(short)
-    return middle_s if apart_s > MIN_MODE_SIGMAS * max(mad_sigma(short), mad_sigma(long)) else None
-
-
-def _late_beyond_s(excess_K: Floats, middle_s: float) -> float:
-    """Seconds beyond which a rank with two kinds of steps is late: in both, where the shorter ones are late, too."""
-    less_s, more_s = median(excess_K[excess_K <= middle_s]), median(excess_K[excess_K > middle_s])
-    return less_s / 2 if less_s > LATE_IN_BOTH * more_s else middle_s
-
-
 def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -> Floats:
     """The rank's work without its fault: shifted by a steady excess, which keeps its own noise and so the
     estimate's variance small; with its peers' distribution where the excess comes and goes. noise_s: of a peer.
     """
-    typical_s, _, persistent = _persistence(excess_K)
+    typical_s, _, persistent = persistence(excess_K)
     if not persistent:
         return like_peers(work_K, peers_RK)
     own_s, own_noise_s = median(work_K), mad_sigma(work_K)
@@ -341,12 +245,12 @@ def _late(
     drift: Drift | None,
 ) -> Late:
     """excess_K: lateness beyond the peers' level, each step. start: of these steps, among the columns given."""
-    typical_s, mean_s, persistent = _persistence(excess_K)
+    typical_s, mean_s, persistent = persistence(excess_K)
     persistent = persistent and not intermittent and not is_rare
     if persistent:
         hit_K = excess_K > 0.5 * typical_s
-    elif not is_rare and (middle_s := _between_modes(excess_K)) is not None:
-        beyond_s = _late_beyond_s(excess_K, middle_s)
+    elif not is_rare and (middle_s := between_modes(excess_K)) is not None:
+        beyond_s = late_beyond_s(excess_K, middle_s)
         hit_K = excess_K > beyond_s
         # Of two amounts the median is one, and what is lost follows from both.
         typical_s = median(excess_K[hit_K]) if beyond_s == middle_s else float(excess_K[hit_K].mean())
@@ -386,7 +290,7 @@ def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools)
     alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
     for index in np.flatnonzero(alone & ~known_C):
         alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
-    crowd = np.array([_in_most_steps(excess_K) for excess_K in excess_CK], dtype=np.bool_)
+    crowd = np.array([is_in_most_steps(excess_K) for excess_K in excess_CK], dtype=np.bool_)
     crowd &= medians(excess_CK, 1) > MIN_CROWD_EXCESS * cycle_s
     if np.count_nonzero(crowd) >= MIN_CROWD:
         joint = gain(cycle_K, parts_CK[crowd].sum(axis=0))
@@ -431,7 +335,7 @@ def find_stragglers(
     rows, hit_RK = _suspects(deviation_RK, median(cycle), past_RK, is_sure_R, least_repeats)
     if is_named_R is not None:
         rows = np.union1d(rows, np.flatnonzero(is_named_R))
-    stall_RK, times = _stalls(work, cycle)
+    stall_RK, times = find_stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     rows = np.union1d(rows, np.flatnonzero(is_rare_R))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.cover import MIN_COVER
-from tuiadvisor.metrics.lateness.stragglers import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
+from tuiadvisor.metrics.lateness.stalls import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
 from tuiadvisor.metrics.steps.arrays import median, row_median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 

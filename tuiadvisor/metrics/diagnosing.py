@@ -1,0 +1,400 @@
+"""All metrics of one table in one pass.
+
+In: StepTable, who is alive, how large the job is.  Out: Diagnosis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor import phases
+from tuiadvisor.metrics.diagnosis import Diagnosis
+from tuiadvisor.metrics.lateness.collections import CollectionLoss, collection_loss
+from tuiadvisor.metrics.lateness.in_window import find_held, find_lateness, thread_data_s
+from tuiadvisor.metrics.lateness.job_losses import (
+    checkpoint_loss,
+    copy_loss,
+    input_loss,
+    transfer_loss,
+    turn_taking_loss,
+    turns_of_one,
+)
+from tuiadvisor.metrics.lateness.late_phase import (
+    COMPUTE_PHASES,
+    phases_before_barrier,
+    with_device_clock,
+    with_pace,
+)
+from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
+from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
+from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
+from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
+from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
+from tuiadvisor.metrics.pauses.stopped_process import share_of_stops, with_stops
+from tuiadvisor.metrics.pauses.warmup import find_warmup
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOURHOOD_STEPS
+from tuiadvisor.metrics.series.drift import find_drift, growth_gain
+from tuiadvisor.metrics.series.what_if import Slowdown, slowdown, what_if_stride
+from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
+from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
+from tuiadvisor.metrics.window.phase_levels import onset
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, level_shift
+from tuiadvisor.metrics.window.slow_stretches import slow_stretches
+from tuiadvisor.metrics.window.window import find_window
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.metrics.lateness.off_core import HeldRank
+    from tuiadvisor.metrics.lateness.witnesses import DeviceClocksOf
+    from tuiadvisor.metrics.window.window import Window
+
+DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
+
+
+def diagnose_table(
+    table: StepTable,
+    alive_R: Bools,
+    *,
+    from_beginning: bool,
+    all_ranks_seen: bool,
+    on_accelerator: bool = False,
+    is_unordered: bool = False,
+    named: tuple[int, ...] | None = None,
+    witnesses: Witnesses = NO_WITNESS,
+) -> Diagnosis:
+    """Every metric of a table.
+
+    from_beginning: column 0 is the first step ever seen. all_ranks_seen: no rank of the job is missing; a late
+    rank that was not recorded looks like slow communication, so without it the transfer stays unknown.
+    is_unordered: as of `find_barrier`. named: the late ranks by a source
+    that has no more steps, None where more may come.
+    """
+    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, is_unordered, witnesses, named or ())
+    found = replace(_diagnose(table, from_beginning=from_beginning, asked=asked), named=named)
+    if witnesses.device_clocks is not None:
+        found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
+    if witnesses.paces is not None:
+        paces = witnesses.paces
+        late_rows = {entry.late.row for entry in found.stragglers}
+        peers = [pace for row, pace in enumerate(paces) if pace is not None and row not in late_rows]
+        found = replace(
+            found,
+            stragglers=tuple(
+                replace(entry, cause=with_pace(entry.cause, paces[entry.late.row], peers))
+                for entry in found.stragglers
+            ),
+        )
+    found = _without_open(found)
+    found = replace(found, held=(*found.held, *_stopped_in_pauses(found, witnesses)))
+    return replace(found, steadiness=_explained(found, witnesses, from_beginning=from_beginning))
+
+
+def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank, ...]:
+    """Who is stopped mostly in steps that are pauses, as where an epoch begins: steady steps do not tell it."""
+    off_core, was_stopped = witnesses.off_core, witnesses.was_stopped
+    columns = np.flatnonzero(found.steadiness.elapsed_K)
+    if off_core is None or was_stopped is None or found.compared_rows.size < 2 or not columns.size:
+        return ()
+    left_s_K = np.cumsum(found.barrier.span_K[columns][::-1])[::-1]
+    columns = columns[left_s_K <= max(float(found.steady_barrier.span_K.sum()), SETTLED_S)]
+    span_s = float(found.barrier.span_K[columns].sum())
+    if span_s < PAST_S:
+        return ()
+    told = {entry.late.row for entry in (*found.stragglers, *found.open_late)} | {
+        one.row for one in found.held
+    }
+    return tuple(
+        replace(one, in_pauses=True)
+        for one in held_ranks(off_core(span_s), span_s)
+        if one.reason == "stopped"
+        and one.row not in told
+        and share_of_stops(found.table, found.barrier, columns, one.row, was_stopped) >= MIN_HELD
+    )
+
+
+def _without_open(found: Diagnosis) -> Diagnosis:
+    """Nobody is named whose lateness the kernel's count may still explain; what they cost is nobody's either."""
+    still_open = tuple(entry for entry in found.stragglers if entry.cause.is_open)
+    if not still_open:
+        return found
+    loss_K = found.straggler_loss_K - np.sum([entry.late.loss_K for entry in still_open], axis=0)
+    return replace(
+        found,
+        stragglers=tuple(entry for entry in found.stragglers if not entry.cause.is_open),
+        straggler_loss_K=np.maximum(loss_K, 0.0),
+        open_late=still_open,
+    )
+
+
+def without_device(found: Diagnosis) -> Diagnosis:
+    """What a host's clock can tell of ranks that compute on devices: what it did, and nothing of who waited for whom.
+
+    Its launches run ahead of the device: when they were made says neither when ranks met nor what moving data took,
+    and a step that is long on the host may be as long as any other on the device.
+    """
+    seconds_PR = found.seconds_PR.copy()
+    for name in DEVICE_TELLS:
+        seconds_PR[PHASE_INDEX[name]] = np.nan
+    return replace(
+        found,
+        steadiness=replace(found.steadiness, pauses=(), warmup=None),
+        regime_step=None,
+        regime_shift_s=None,
+        regime_rank=None,
+        regime_phase=None,
+        earlier_changes=(),
+        steady_barrier=unordered(found.steady_barrier),
+        seconds_PR=seconds_PR,
+        job_seconds=job_seconds(seconds_PR),
+        stragglers=(),
+        open_late=(),
+        straggler_loss_K=np.zeros_like(found.straggler_loss_K),
+        compared_rows=np.zeros(0, dtype=np.int64),
+        input=None,
+        checkpoint=None,
+        copies=None,
+        transfer=None,
+        turn_taking=None,
+        wandering=None,
+        lengths=None,
+        collections=None,
+        slow_stretches=None,
+        slowdown=None,
+        level_shift=None,
+        input_since=None,
+        input_drift=None,
+        transfer_since=None,
+    )
+
+
+def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) -> Steadiness:
+    """Pauses with the stops that explain them, and the warm-up that has scrolled out of the table."""
+    steadiness = found.steadiness
+    if witnesses.was_stopped is not None:
+        steadiness = with_stops(steadiness, found.table, found.barrier, witnesses.was_stopped)
+    early_s = witnesses.early_s
+    if from_beginning or steadiness.warmup is not None or early_s is None:
+        return steadiness
+    warmup = find_warmup(early_s, np.zeros(early_s.size, dtype=np.bool_))
+    return steadiness if warmup is None else replace(steadiness, warmup=warmup)
+
+
+def _diagnose(table: StepTable, *, from_beginning: bool, asked: _Asked) -> Diagnosis:
+    barrier = find_barrier(table, asked.alive_R, is_unordered=asked.is_unordered)
+    steadiness = find_steady(table, barrier, from_beginning=from_beginning)
+    if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):
+        # One rank is late every few steps within its own data, forward or backward: a straggler, if it can
+        # be named as one; otherwise the pauses stay pauses.
+        open_minded = find_steady(table, barrier, from_beginning=from_beginning, own_work_pauses=False)
+        whole = _diagnose_steady(table, barrier, open_minded, asked)
+        starters = {pause.starter_row for pause in steadiness.pauses if pause.is_own_work}
+        if starters <= {entry.late.row for entry in (*whole.stragglers, *whole.waits_alike)}:
+            return whole
+    diagnosis = _diagnose_steady(table, barrier, steadiness, asked)
+    late = (*diagnosis.stragglers, *diagnosis.waits_alike)
+    named = {entry.late.row for entry in late if entry.late.gain.loss_low_s > 0}
+    if steadiness.habitual <= named and not diagnosis.is_lopsided:
+        return diagnosis
+    # Many pauses of one rank, but too unevenly spread to tell what a straggler costs: they are pauses.
+    steadiness = find_steady(table, barrier, from_beginning=from_beginning, with_habits=True)
+    diagnosis = _diagnose_steady(table, barrier, steadiness, asked)
+    # Else it has just recovered, which is not believed yet: whatever it cost, ranks took no turns.
+    return replace(diagnosis, turn_taking=None) if diagnosis.is_lopsided else diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `diagnose_table` was told."""
+
+    alive_R: Bools
+    all_ranks_seen: bool
+    on_accelerator: bool
+    is_unordered: bool
+    witnesses: Witnesses
+    named: tuple[int, ...]
+
+
+def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
+    """By how much the window's steps are longer than those before it. cycle_K: of all steady steps, from the first on.
+
+    Of the whole job's step it is the difference of the means: where the level moved again in a way that begins no
+    window of its own, the first jump alone may be longer than a step of the window takes.
+    """
+    begun, start = regime.begun_by, regime.start
+    if begun is None or not 0 < start < cycle_K.size:
+        return None
+    if regime.begun_by_row is not None or regime.begun_by_phase is not None:
+        return begun.shift
+    earlier = max((change.index for change in regime.cycle_changes if change.index < start), default=0)
+    before_K = cycle_K[max(earlier, start - NEIGHBOURHOOD_STEPS) : start]
+    return float(np.nanmean(cycle_K[start:]) - np.nanmean(before_K))
+
+
+def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
+    found = find_window(
+        table, barrier, steadiness.steady_K, asked.alive_R, all_ranks_seen=asked.all_ranks_seen
+    )
+    rows, columns, regime = found.rows, found.columns, found.regime
+    window = found.present
+    steady, steady_barrier = select(table, window), select_steps(barrier, window)
+    late = find_lateness(
+        table,
+        found,
+        steady_barrier,
+        asked.witnesses,
+        on_accelerator=asked.on_accelerator,
+        is_named_R=np.isin(np.array(table.ranks)[rows], asked.named),
+    )
+    stragglers, waits_alike = late.stragglers, late.waits_alike
+    thread_data_s_R = thread_data_s(table, found, asked.witnesses)
+    if waits_alike:
+        thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
+    peers = _peers(steady, rows, stragglers)
+    num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
+    settled, settled_barrier = without(found.wandering, steady, steady_barrier, rows, regime.start)
+    thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
+    data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
+    steps = table.steps_of(columns)
+    wait_K = column_median(_phase(table, "data_wait", columns))
+    drift = find_drift(wait_K)
+    seconds_PR = phase_seconds_PR(steady)
+    return Diagnosis(
+        table=table,
+        barrier=barrier,
+        steadiness=steadiness,
+        regime_step=int(steps[regime.start]) if regime.start else None,
+        regime_shift_s=_shift_s(regime, found.cycle_K),
+        regime_rank=None if regime.begun_by_row is None else table.ranks[int(rows[regime.begun_by_row])],
+        regime_phase=regime.begun_by_phase,
+        earlier_changes=tuple(
+            (int(steps[change.index]), change.shift, None if row is None else table.ranks[int(rows[row])])
+            for change, row in regime.earlier
+        ),
+        steady=steady,
+        steady_barrier=steady_barrier,
+        steady_steps=table.steps_of(window),
+        num_all_steady=int(columns.size),
+        seconds_PR=seconds_PR,
+        job_seconds=job_seconds(seconds_PR),
+        stragglers=stragglers,
+        straggler_loss_K=late.loss_K,
+        compared_rows=rows,
+        input=data,
+        checkpoint=checkpoint_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
+        copies=copy_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
+        num_not_compared=num_not_compared,
+        transfer=transfer_loss(steady_barrier)
+        if window.size and asked.all_ranks_seen and not num_not_compared
+        else None,
+        turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size and not waits_alike else None,
+        turns_of_one=turns_of_one(settled_barrier, peers) if rows.size and not waits_alike else 0.0,
+        wandering=who_wanders(table, found.wandering, rows, columns),
+        lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
+        if rows.size
+        else None,
+        collections=_collections(table, barrier, found, rows),
+        slow_stretches=slow_stretches(
+            table,
+            regime,
+            columns,
+            found.cycle_K,
+            found.work_RK,
+            all_ranks_seen=asked.all_ranks_seen and not num_not_compared,
+        ),
+        # One rank's loader alone would not make the step shorter.
+        slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
+        level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),
+        input_since=_since(wait_K, steps, found.cycle_K),
+        input_drift=drift,
+        input_drift_gain=None
+        if drift is None or not window.size
+        else growth_gain(drift, steady_barrier.cycle_K, column_median(_phase(table, "data_wait", window))),
+        transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
+        waits_alike=waits_alike,
+        lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
+        held=find_held(table, found, steady_barrier, late, asked.witnesses),
+    )
+
+
+def _collections(table: StepTable, barrier: Barrier, found: Window, rows: Ints) -> CollectionLoss | None:
+    """Over all steps since the window began whose collections are known, long ones too: collections make them so."""
+    if rows.size < 2 or not found.present.size or not (table.gc_s_RK > 0).any():
+        return None
+    columns = np.arange(int(found.present[0]), table.num_steps)
+    work_RK, gc_s_RK = cells(barrier.work_RK, rows, columns), cells(table.gc_s_RK, rows, columns)
+    known_K = (np.isfinite(work_RK) & np.isfinite(gc_s_RK)).all(axis=0)
+    columns = columns[known_K]
+    follows_K = np.diff(table.steps_of(columns), prepend=-1) == 1
+    return collection_loss(work_RK[:, known_K], gc_s_RK[:, known_K], barrier.cycle_K[columns], follows_K)
+
+
+def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:
+    """Seconds a step that each rank waits for data, of loaders alike: they take the step, whoever waits for them."""
+    step_s = float(barrier.cycle_K.mean()) if barrier.cycle_K.size else 0.0
+    return np.full(steady.num_ranks, step_s) if seen_s_R is None else np.maximum(seen_s_R, step_s)
+
+
+def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
+    """Ranks that are not late themselves, and were there in every step."""
+    late_rows = {entry.late.row for entry in stragglers}
+    candidates = rows.tolist() if rows.size else range(steady.num_ranks)
+    kept = [row for row in candidates if row not in late_rows and steady.present_RK[row].all()]
+    return np.array(kept, dtype=np.int64)
+
+
+def _phase(table: StepTable, name: str, columns: Ints) -> Floats:
+    return np.asarray(table.phase_s_PRK[PHASE_INDEX[name]][:, columns])
+
+
+def _with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> tuple[LateRank, ...]:
+    """Each straggler's cause, where its device's clock is held back below its peers' and that explains the delay."""
+    if not diagnosis.stragglers:
+        return ()
+    found = clocks(float(diagnosis.steady_barrier.span_K.sum()))
+    late_rows = {entry.late.row for entry in diagnosis.stragglers}
+    peers = [row for row in diagnosis.compared_rows.tolist() if row not in late_rows]
+    known = [clock.mhz for row in peers if (clock := found[row]) is not None]
+    if not known or len(known) < len(peers):
+        return diagnosis.stragglers
+    peers_mhz = float(np.median(known))
+    indices = [PHASE_INDEX[name] for name in COMPUTE_PHASES]
+    compute_s = float(np.nansum(np.nanmedian(diagnosis.seconds_PR[np.ix_(indices, peers)], axis=1)))
+    return tuple(
+        entry
+        if entry.whole_host
+        else replace(
+            entry,
+            cause=with_device_clock(
+                entry.cause, found[entry.late.row], peers_mhz, compute_s, entry.late.mean_excess_s
+            ),
+        )
+        for entry in diagnosis.stragglers
+    )
+
+
+def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:
+    if rows.size < 2 or window.size < MIN_SEGMENT_STEPS:
+        return None
+    window = window[:: what_if_stride(rows.size * window.size)]
+    parts = {}
+    for name, values in phases_before_barrier(table).items():
+        block = cells(values, rows, window)
+        if np.isfinite(block).any():
+            parts[name] = np.where(np.isnan(block), 0.0, block)
+    result = slowdown(cells(barrier.work_RK, rows, window), barrier.transfer_K[window], parts)
+    if result is None:
+        return None
+    return replace(result, S_w={table.ranks[rows[index]]: value for index, value in result.S_w.items()})
+
+
+def _since(series: Floats, steps: Ints, cycle: Floats) -> int | None:
+    """The step since which a job-wide loss has its present level; the first seen step if it always had."""
+    if not steps.size or not np.isfinite(series).all():
+        return None
+    index = onset(series, MIN_SHIFT_SHARE * median(cycle))
+    return int(steps[index or 0])
