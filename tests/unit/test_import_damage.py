@@ -115,7 +115,7 @@ def test_a_victim_is_not_named_for_a_peer_without_a_usable_trace(tmp_path: Path)
     ("name", "rank", "world", "why"),
     [
         ("a.json", 7, 4, "says that it is of rank 7, of 4 ranks"),
-        ("a.json", None, None, "does not say which rank it is"),
+        ("a.json", None, None, "does not say which rank it is of: put the rank into its name, as rank3.json"),
     ],
 )
 def test_a_trace_that_contradicts_itself_is_of_no_rank(

@@ -169,7 +169,8 @@ def _diagnose(
         from_beginning=from_beginning,
         all_ranks_seen=not any_missing
         and len(table.ranks) == intake.store.tracks.num
-        and not intake.roster.silent_agents(),
+        and not (host is not None and intake.roster.silent_agents()),
+        all_ranks_heard=not intake.roster.silent_agents(),
         on_accelerator=intake.on_device,
         # A host's clock sees stages wait for their neighbours, a device's only that it waits.
         is_unordered=(host is not None and has_stages(intake.roster))

@@ -62,6 +62,7 @@ def diagnose_table(
     *,
     from_beginning: bool,
     all_ranks_seen: bool,
+    all_ranks_heard: bool = True,
     on_accelerator: bool = False,
     is_unordered: bool = False,
     named: tuple[int, ...] | None = None,
@@ -71,10 +72,13 @@ def diagnose_table(
 
     from_beginning: column 0 is the first step ever seen. all_ranks_seen: no rank of the job is missing; a late
     rank that was not recorded looks like slow communication, so without it the transfer stays unknown.
-    is_unordered: as of `find_barrier`. named: the late ranks by a source
-    that has no more steps, None where more may come.
+    all_ranks_heard: none of them has fallen silent; else the transfer begins no window, for it may be a wait for them.
+    is_unordered: as of `find_barrier`. named: the late ranks by a source that has no more steps, None where more may
+    come.
     """
-    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, is_unordered, witnesses, named or ())
+    asked = _Asked(
+        alive_R, all_ranks_seen, all_ranks_heard, on_accelerator, is_unordered, witnesses, named or ()
+    )
     found = replace(_diagnose(table, from_beginning=from_beginning, asked=asked), named=named)
     if witnesses.device_clocks is not None:
         found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
@@ -213,6 +217,7 @@ class _Asked:
 
     alive_R: Bools
     all_ranks_seen: bool
+    all_ranks_heard: bool
     on_accelerator: bool
     is_unordered: bool
     witnesses: Witnesses
@@ -237,7 +242,7 @@ def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
 
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
     found = find_window(
-        table, barrier, steadiness.steady_K, asked.alive_R, all_ranks_seen=asked.all_ranks_seen
+        table, barrier, steadiness.steady_K, asked.alive_R, all_ranks_heard=asked.all_ranks_heard
     )
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present

@@ -48,11 +48,11 @@ class Window:
 
 
 def find_window(
-    table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bools, *, all_ranks_seen: bool = True
+    table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bools, *, all_ranks_heard: bool = True
 ) -> Window:
     """What can be compared, and where the present level begins.
 
-    all_ranks_seen: else the others may wait for a rank that is no longer seen, which is no change of communication.
+    all_ranks_heard: else the others may wait for a rank that is no longer seen, which is no change of communication.
     """
     columns = np.flatnonzero(steady_K)
     rows = _comparable_rows(barrier, columns, alive_R)
@@ -68,7 +68,7 @@ def find_window(
     if columns.size:
         smallest_s = NEW_REGIME_SHARE * median(cycle)
         transfer = barrier.transfer_K[columns]
-        transfer = transfer if all_ranks_seen else np.full_like(transfer, np.nan)
+        transfer = transfer if all_ranks_heard else np.full_like(transfer, np.nan)
         common = common_changes(table, rows, columns, transfer, smallest_s)
         regime = find_regime(table, columns, work, beyond, cycle, common=common)
     if wandering is not None and wandering.since > regime.start:

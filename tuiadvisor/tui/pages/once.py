@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 MAX_RANKS = 32
+MAX_SENTENCE_ROWS = 12  # of a verdict: nothing below it is out of sight here
 MAX_CARDS = 3
 
 
@@ -117,7 +118,7 @@ def _job(view: RunView) -> list[Line]:
 
 def _verdict(view: RunView) -> list[Line]:
     verdict = view.decided
-    rows = sections.verdict(view, WIDTH, 6)
+    rows = sections.verdict(view, WIDTH, MAX_SENTENCE_ROWS)
     rows = [Line(((row.text.strip() if index == 0 else row.text, "text"),)) for index, row in enumerate(rows)]
     if verdict.speedup is not None:
         rows.append(line(text_of.speedup(verdict)))
