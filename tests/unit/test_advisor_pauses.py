@@ -550,4 +550,33 @@ def test_each_pause_at_a_fixed_distance_has_its_own_length(kind: str) -> None:
     near = min(lengths, key=lambda step: abs(step - 200))
     assert 400 * MS == pytest.approx(lengths.pop(near), rel=0.05)
     assert all(200 * MS == pytest.approx(length_s, rel=0.05) for length_s in lengths.values()), lengths
-    assert listed.length_s == pytest.approx(sum(listed.lengths_s) / len(listed.steps))
+    mean_s = sum(listed.lengths_s) / len(listed.steps)
+    assert listed.length_s == pytest.approx(200 * MS if kind == "other" else mean_s, rel=0.05)
+
+
+@pytest.mark.parametrize("steps", [(0, 399), (10, 230), (90, 399), (130, 399), (300, 399)])
+@pytest.mark.parametrize("at", [40, 200])
+def test_one_stop_in_a_pause_that_is_due_makes_no_long_pause_of_the_others(
+    at: int, steps: tuple[int, int]
+) -> None:
+    """A process stopped once for 4 s in one of them was told as a pause of 640 ms that comes every 50 steps."""
+    every = tuple(once("other", 1, 80 * MS, step) for step in range(40, 400, 40) if step != at)
+    view = folded(frames(Job(num_steps=400, noise=0.01, faults=(*every, once("other", 1, 4.0, at)))))
+    stretch = view.view_of_stretch(steps)
+    periodic = [pause for pause in stretch.pauses if pause.kind == "periodic"]
+    assert all(80 * MS == pytest.approx(pause.length_s, rel=0.1) for pause in periodic), periodic
+    irregular = [pause for pause in stretch.pauses if pause.kind == "irregular"]
+    seen = [length_s for pause in irregular for length_s in pause.lengths_s]
+    assert [pytest.approx(4.0, rel=0.01)] * (steps[0] <= at <= steps[1]) == seen
+
+
+def test_pauses_of_two_lengths_keep_their_distance() -> None:
+    """Where every third is far longer, as validation on more data, it is one of them and no accident."""
+    faults = (
+        Fault("other", None, 200 * MS, every=40),
+        *(Fault("other", None, 700 * MS, onset=step, until=step + 1) for step in (120, 240, 360)),
+    )
+    view = of(Job(num_steps=400, noise=0.01, faults=faults))
+    (listed,) = [pause for pause in view.pauses if pause.kind == "periodic"]
+    assert 10 == len(listed.steps)
+    assert 200 * MS == pytest.approx(listed.length_s, rel=0.1)

@@ -423,7 +423,7 @@ class PauseView:
     steps: tuple[int, ...]
     lengths_s: tuple[float, ...]  # of each
     period_steps: float | None
-    length_s: float  # mean time that one adds to the job
+    length_s: float  # mean time that one adds to the job; of kind periodic the median
     loss_s: float  # of all of them
     share: float | None  # of the time of the window, pauses included
     phase: str | None  # where the time passes on those ranks

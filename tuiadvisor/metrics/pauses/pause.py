@@ -36,7 +36,7 @@ class Pause:
     kind: str  # "checkpoint", "eval", "saving", "periodic" or "irregular"
     steps: tuple[int, ...]  # job steps at which they began
     period_steps: float | None  # None with fewer than two
-    length_s: float  # mean time a pause adds
+    length_s: float  # mean time a pause adds; of kind periodic the median
     lengths_s: tuple[float, ...]  # of each of them
     loss_s_per_step: float
     starter_row: int | None  # the rank the others wait for; None when all pause together
@@ -201,7 +201,8 @@ def with_lengths(pause: Pause, table: StepTable, cycle_K: Floats, steady_K: Bool
     return replace(
         pause,
         lengths_s=lengths_s,
-        length_s=sum(lengths_s) / len(lengths_s),
+        # Of what comes at a distance and is named by it, the typical one: what is told of it is to come again.
+        length_s=median(np.array(lengths_s)) if pause.kind == "periodic" else sum(lengths_s) / len(lengths_s),
         events=tuple(
             replace(event, length_s=length_s)
             for event, length_s in zip(pause.events, lengths_s, strict=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.pauses.irregular import BEYOND_ORDINARY
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, mad_sigma
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 MIN_REGULAR: Final = 0.7  # of the distances agree: spikes of noise fall between the pauses
 ROUGH: Final = 0.05  # of the period: by so much distances that agree may differ
 OWN_SHARE: Final = 0.6  # of a long step: so much later than all others arrives the rank whose pause it is
+FAR_LONGER: Final = BEYOND_ORDINARY  # times the longest other pause of a group, as of any step ...
+MAX_FAR_SHARE: Final = 0.25  # ... and at most so many of the group: with more of them it has two sizes
 MIN_BREAK: Final = 1.5  # the smallest pause over the largest spike, where their sizes tell them apart
 ALIKE_SIZE: Final = 1.3  # of whole steps
 MAX_EVENTS: Final = 48  # largest long steps that are searched
@@ -61,6 +64,24 @@ def periodic_groups(barrier: Barrier, candidates_K: Bools) -> list[Bools]:
         found.append(columns_K)
         left_K &= ~columns_K
     return [columns_K for columns_K in found if not _is_part_of_row(columns_K, found, cycle_K)]
+
+
+def far_longer(barrier: Barrier, columns_K: Bools, base_s: float) -> Bools:
+    """Columns of a group's few events that are far longer than all its others: something else befell the step.
+
+    base_s: steady step. A process that is stopped where a pause is due anyway keeps its distance by chance.
+    """
+    result = np.zeros_like(columns_K)
+    excess_K = np.where(columns_K & np.isfinite(barrier.cycle_K), barrier.cycle_K - base_s, 0.0)
+    events = _events(excess_K, 0.0)
+    order = np.argsort(-events.size_s, kind="stable")
+    sizes = events.size_s[order]
+    for num in range(int(MAX_FAR_SHARE * sizes.size), 0, -1):
+        if sizes[num - 1] >= FAR_LONGER * sizes[num]:
+            for start, stop in zip(events.start[order[:num]], events.stop[order[:num]], strict=True):
+                result[start:stop] = True
+            break
+    return result
 
 
 def _is_part_of_row(columns_K: Bools, found: list[Bools], cycle_K: Floats) -> bool:

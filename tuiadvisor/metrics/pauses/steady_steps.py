@@ -23,7 +23,7 @@ from tuiadvisor.metrics.pauses.pause import (
     with_lengths,
     with_next,
 )
-from tuiadvisor.metrics.pauses.periodic import periodic_groups
+from tuiadvisor.metrics.pauses.periodic import far_longer, periodic_groups
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -101,11 +101,14 @@ def find_steady(
     free_K &= ~saving_K
     # Nothing has a period among samples, and launches do not pause.
     is_even = not table.is_sampled and not table.is_of_launches
-    combs = periodic_groups(barrier, free_K) if is_even else ()
-    groups = [_periodic(table, barrier, pause_K, free_K) for pause_K in combs]
-    in_groups_K = _any_of([group.pause_K for group in groups], free_K)
-    looked_at_K = np.zeros_like(free_K) if table.is_of_launches else free_K & ~in_groups_K
+    combs = periodic_groups(barrier, free_K) if is_even else []
+    in_combs_K = _any_of(combs, free_K)
+    far_K = _far_longer(barrier, combs, free_K & ~in_combs_K)
+    looked_at_K = np.zeros_like(free_K) if table.is_of_launches else free_K & (~in_combs_K | far_K)
     irregular = find_interruptions(table, barrier, looked_at_K, with_habits=with_habits)
+    # What is no pause of its own stays with those whose distance it keeps.
+    told_K = far_K & irregular.spoiled_K
+    groups = [_periodic(table, barrier, pause_K & ~told_K, free_K) for pause_K in combs]
     spoiled_K = _any_of([group.spoiled_K for group in groups], free_K)
     if not own_work_pauses:
         base_s = median(barrier.cycle_K[free_K & ~spoiled_K & ~irregular.spoiled_K])
@@ -156,6 +159,14 @@ def _warmup(table: StepTable, barrier: Barrier, marks: _Marks) -> tuple[Warmup |
     if warmup is not None:
         warmup_K[: int(np.flatnonzero(usable)[warmup.num_steps - 1]) + 1] = True
     return warmup, warmup_K
+
+
+def _far_longer(barrier: Barrier, combs: list[Bools], usual_K: Bools) -> Bools:
+    """Columns of pauses that keep a distance, and are far longer than all others which do."""
+    if not combs or not usual_K.any():
+        return np.zeros_like(usual_K)
+    base_s = median(barrier.cycle_K[usual_K])
+    return _any_of([far_longer(barrier, pause_K, base_s) for pause_K in combs], np.ones_like(usual_K))
 
 
 def _periodic(table: StepTable, barrier: Barrier, pause_K: Bools, free_K: Bools) -> _Periodic:
