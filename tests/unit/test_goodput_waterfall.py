@@ -16,6 +16,7 @@ from synthetic_run import (
     Job,
     elastic,
     encoded,
+    final_view,
     folded,
     frames,
     hello,
@@ -368,3 +369,41 @@ def test_numbers_without_time_are_no_steps_that_were_done() -> None:
             cut.take([(rows[:, first : first + 7], "host")])
         assert whole.lives == cut.lives
         assert [expected] == [life.num_steps for life in whole.lives]
+
+
+def test_a_stop_before_the_change_of_pace_is_a_pause_and_no_slower_stretch() -> None:
+    """It stood under slower before the change, beside a sentence that steps had been shorter before."""
+    stop = Fault("other", (1,), 4.0, onset=60, until=61)
+    slower = Fault("comm", None, 0.02, onset=200)
+    view = final_view(Job(num_ranks=2, num_steps=400, noise=0.01, faults=(stop, slower)))
+    assert view.window.first_step is not None
+    assert 200 == pytest.approx(view.window.first_step, abs=2)
+    told = view.wall
+    assert told is not None
+    assert 4.0 == pytest.approx(seconds(told, "pause_rank_1"), rel=0.02)
+    assert 0.1 > seconds(told, "before_change")
+
+
+@pytest.mark.parametrize("since", [0, 100])
+def test_who_was_late_before_the_change_as_after_it_is_waited_for_in_both(since: int) -> None:
+    """The seconds before a change that had nothing to do with it were slower, not explained."""
+    late = Fault("forward", (1,), 0.04, onset=since)
+    shorter = Fault("comm", None, 0.02, until=300)
+    view = final_view(Job(num_ranks=2, num_steps=500, noise=0.01, faults=(late, shorter)))
+    assert view.window.first_step is not None
+    assert 300 == pytest.approx(view.window.first_step, abs=2)
+    told = view.wall
+    assert told is not None
+    assert 0.04 * (500 - since) == pytest.approx(seconds(told, "straggler"), rel=0.05)
+    # All else that is lost there is what the exchange took longer then.
+    assert 0.02 * 300 * 1.1 > seconds(told, "unnamed") + seconds(told, "before_change")
+
+
+def test_who_is_late_since_the_change_only_was_waited_for_since_then_only() -> None:
+    """What its steps lost before is told of nobody who was on time."""
+    view = final_view(
+        Job(num_ranks=2, num_steps=400, noise=0.01, faults=(Fault("forward", (1,), 0.04, onset=200),))
+    )
+    told = view.wall
+    assert told is not None
+    assert 0.04 * 200 == pytest.approx(seconds(told, "straggler"), rel=0.05)

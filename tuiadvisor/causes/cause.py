@@ -47,6 +47,7 @@ class Loss:
 
     name: str
     loss_s: float
+    before_s: float = 0.0  # seconds in all that the steps before the window lost so
 
 
 def nothing(_diagnosis: Diagnosis, _facts: Facts) -> Values:

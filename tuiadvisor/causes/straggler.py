@@ -20,6 +20,7 @@ from tuiadvisor.causes.loader_stages import own_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
+from tuiadvisor.metrics.lateness.waited_before import waited_before_s
 from tuiadvisor.metrics.series.what_if import down_to, gain
 from tuiadvisor.metrics.steps.accounting import least_compute_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
@@ -361,7 +362,17 @@ def loss(diagnosis: Diagnosis) -> Loss | None:
     """Of every step, all late ranks together; where they are late because they write checkpoints, it is theirs."""
     causes = {entry.cause.name for entry in diagnosis.stragglers}
     name = "checkpoint" if causes == {"checkpoint"} else "straggler"
-    return Loss(name, max(float(diagnosis.straggler_loss_K.mean()), 0.0))
+    loss_s = max(float(diagnosis.straggler_loss_K.mean()), 0.0)
+    table = diagnosis.table
+    before_s = waited_before_s(
+        diagnosis.barrier,
+        diagnosis.steadiness.steady_K,
+        diagnosis.window_start,
+        compared_rows=diagnosis.compared_rows,
+        late=[(entry.late.row, max(table.column_of(entry.since_step), 0)) for entry in diagnosis.stragglers],
+        loss_s=loss_s,
+    )
+    return Loss(name, loss_s, before_s)
 
 
 def amount(finding: Finding, view: RunView) -> float | None:

@@ -5,7 +5,7 @@ In: Diagnosis and the judged findings.  Out: Accounted, shares that sum to 1; No
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.registry import CAUSES, cause_of, is_found
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.causes.cause import Loss
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.pauses.pause import Pause
 
@@ -33,6 +34,12 @@ class Accounted:
     steady_s: float = 0.0  # of it, steady steps
     num_steady: int = 0
     of_steps: tuple[str, ...] = ()  # losses that each steady step has; the others are pauses and warm-up
+    paused_before_s: dict[str, float] = field(
+        default_factory=dict
+    )  # seconds of pauses before the window, of kinds that no record marks
+    lost_before_s: dict[str, float] = field(
+        default_factory=dict
+    )  # seconds that steps before the window lost as those of the window do
 
     @property
     def useful_step_s(self) -> float | None:
@@ -56,7 +63,8 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: boo
     """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
 
     on_device: what a thread waits for a core may be hidden behind its device, and is no loss that is known.
-    Only steps of the present level count: what steps before a change lost is not known from those after it.
+    Only steps of the present level count: what steps before a change lost is not known from those after it. Of pauses
+    it was seen one by one, and of who was late in them already it shows in who came last.
     """
     if diagnosis is None or not diagnosis.enough or _is_most_unknown(diagnosis, judged):
         return NOTHING
@@ -75,9 +83,12 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: boo
             losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
     scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
     of_steps: dict[str, float] = {}
-    for name, loss_s in _step_losses(diagnosis, judged):
-        kind = f"{name}_in_step" if name in losses else name  # as checkpoints in steps beside those in pauses
-        of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
+    lost_before_s: dict[str, float] = {}
+    for loss in _step_losses(diagnosis, judged):
+        # As checkpoints in steps beside those in pauses.
+        kind = f"{loss.name}_in_step" if loss.name in losses else loss.name
+        of_steps[kind] = of_steps.get(kind, 0.0) + loss.loss_s * scale
+        lost_before_s[kind] = lost_before_s.get(kind, 0.0) + loss.before_s
     for kind, loss_s in _stage_losses(diagnosis, judged).items():
         of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
     of_steps |= _own_losses(judged, scale, 1 - sum(losses.values()) - sum(of_steps.values()))
@@ -89,7 +100,27 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: boo
         losses = {name: value / total for name, value in losses.items()}
         total = 1.0
     num_steady = diagnosis.steady.num_steps
-    return Accounted(1 - total, losses, elapsed, steady_s, num_steady, tuple(of_steps))
+    return Accounted(
+        1 - total,
+        losses,
+        elapsed,
+        steady_s,
+        num_steady,
+        tuple(of_steps),
+        _paused_before_s(diagnosis, first),
+        lost_before_s,
+    )
+
+
+def _paused_before_s(diagnosis: Diagnosis, first: int) -> dict[str, float]:
+    """Seconds of pauses before column `first`; not of those whose phase the whole of the rank's time tells."""
+    found: dict[str, float] = {}
+    for pause in diagnosis.steadiness.pauses:
+        loss_s = float(pause.loss_K[:first].sum())
+        if pause.kind not in PAUSES and loss_s > 0:
+            name = _pause_name(diagnosis, pause)
+            found[name] = found.get(name, 0.0) + loss_s
+    return found
 
 
 def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged]) -> bool:
@@ -103,15 +134,15 @@ def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged]) -> bool:
     return diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table)
 
 
-def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:
-    """(name, seconds a step) of what each step loses."""
+def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[Loss]:
+    """What each step loses."""
     rules = [entry.rule for entry in judged]
     for cause in CAUSES:
         if cause.counts_once_found and not is_found(cause, rules):
             continue
         loss = cause.loss(diagnosis)
         if loss is not None:
-            yield loss.name, loss.loss_s
+            yield loss
 
 
 def _stage_losses(diagnosis: Diagnosis, judged: list[Judged]) -> dict[str, float]:

@@ -238,18 +238,29 @@ def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: floa
     if not cut.num_before:
         known = {**_sum(seconds_of, outside), "warmup": warmup_s}
         return _steps(cut.steps_s, cut.num_steps, useful_step_s, a_step, known)
-    known = {**outside, "warmup": warmup_s}
+    known = {**_sum(accounted.paused_before_s, outside), "warmup": warmup_s}
     before = _steps(cut.before_s, cut.num_before, useful_step_s, {}, known, rest="before_change")
-    # Slower is what they took beyond a step of now; what else they lost has no name: nobody judged those steps.
     rest_s = before.pop("before_change")
-    slower_s = min(max(before[USEFUL] + rest_s - cut.num_before * mean_s, 0.0), rest_s)
-    before |= {"before_change": slower_s, "unnamed": before.get("unnamed", 0.0) + rest_s - slower_s}
+    named = _within(accounted.lost_before_s, rest_s)
+    named_s = sum(named.values())
+    # Slower is what they took beyond a step of now; what else they lost has no name: nobody judged those steps.
+    slower_s = max(before[USEFUL] + rest_s - cut.num_before * mean_s, 0.0)
+    slower_s = min(slower_s, rest_s - named_s)
+    unnamed_s = before.get("unnamed", 0.0) + rest_s - named_s - slower_s
+    before = _sum(before, named) | {"before_change": slower_s, "unnamed": unnamed_s}
     now_s, num_now = cut.steps_s - cut.before_s, cut.num_steps - cut.num_before
     return _sum(before, _steps(now_s, num_now, useful_step_s, a_step, seconds_of))
 
 
 def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     return {kind: one.get(kind, 0.0) + other.get(kind, 0.0) for kind in {**one, **other}}
+
+
+def _within(seconds_of: dict[str, float], whole_s: float) -> dict[str, float]:
+    """The same, or smaller alike where they are more than there was."""
+    total_s = sum(seconds_of.values())
+    scale = min(whole_s / total_s, 1.0) if total_s > 0 else 0.0
+    return {kind: seconds * scale for kind, seconds in seconds_of.items()}
 
 
 def _marked_outside(clocks: Clocks) -> dict[str, float]:
