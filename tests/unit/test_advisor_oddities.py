@@ -91,6 +91,19 @@ def test_a_rank_that_loads_data_while_the_others_wait_is_the_one_that_has_not_co
     assert view.verdict.sentence.startswith("Stalled: no step for 6 s: ranks 0, 2 and 3 wait for rank 1")
 
 
+def test_one_hang_has_one_length() -> None:
+    """The sentence counts since the last rank moved; the waterfall counted since the last step had ended."""
+    job = Job()
+    moved_ns = round((1.0 + 0.02 * job.num_steps + 7.0) * 1e9)
+    phases = {0: "backward", 1: "data_wait", 2: "backward", 3: "backward"}
+    view = still(job, 40.0, phases, phase_since_ns=dict.fromkeys(range(4), moved_ns))
+    assert view.wall is not None
+    assert view.stall is not None
+    (hang,) = [part.seconds for part in view.wall.waterfall if part.kind == "hang"]
+    assert 33.0 == pytest.approx(hang)
+    assert view.stall.for_s == pytest.approx(hang)
+
+
 def test_a_rank_that_is_a_step_behind_has_not_come() -> None:
     """The others are in the next step's backward already: only the barrier can hold them."""
     steps: dict[int, object] = {0: 200, 1: 199, 2: 200, 3: 200}

@@ -407,3 +407,17 @@ def test_who_is_late_since_the_change_only_was_waited_for_since_then_only() -> N
     told = view.wall
     assert told is not None
     assert 0.04 * 200 == pytest.approx(seconds(told, "straggler"), rel=0.05)
+
+
+def test_a_hang_is_as_long_as_it_was_seen_to_stand() -> None:
+    """It reached to when the host was heard last, beside a sentence that gave it 7 s less."""
+    lived = Life("a", 1_000_000_000, 11_000_000_000, 0, 99, 0, 100_000_000, (0, 0))
+    accounted = Accounted(1.0, {}, elapsed_s=9.9, steady_s=9.9, num_steady=99)
+    told = waterfall(Clocks([lived], [], still_since_end_s=32.0, stands_s=25.0), accounted)
+    whole = waterfall(Clocks([lived], [], still_since_end_s=32.0), accounted)
+    assert told is not None
+    assert whole is not None
+    assert 25.0 == pytest.approx(seconds(told, "hang"))
+    assert 32.0 == pytest.approx(seconds(whole, "hang"))
+    assert 7.0 == pytest.approx(seconds(told, "not_judged") - seconds(whole, "not_judged"))
+    assert whole.span_s == pytest.approx(told.span_s)

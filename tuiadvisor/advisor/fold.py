@@ -154,6 +154,7 @@ class Advisor(Intake):
                 accounted,
                 stands=bool(said.hang or said.no_step),
                 hangs=bool(said.hang),
+                stands_s=said.stalled.for_s if said.stalled is not None else None,
                 traced=self.device_times if seen.clock == "device" and self.device_times.of_trace else None,
             ),
             trend=self._trend(seen, marks(said.judged, diagnosis, begun)),

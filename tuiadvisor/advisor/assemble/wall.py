@@ -33,9 +33,10 @@ def wall_goodput(
     *,
     stands: bool,
     hangs: bool,
+    stands_s: float | None = None,
     traced: DeviceTimes | None = None,
 ) -> Goodput | None:
-    """None before the first step. stands: no step has ended for long. hangs: and that is a hang.
+    """None before the first step. stands: no step has ended for long. hangs: and that is a hang, stands_s long.
 
     traced: the steps of a trace that is judged by its devices' clocks; None of any other run.
     """
@@ -53,6 +54,7 @@ def wall_goodput(
         still_since_end_s=since_end_s if stands else 0.0,
         since_end_s=since_end_s,
         hangs=hangs,
+        stands_s=stands_s,
         change=change,
         marked_s=marked_s,
         steps_before=roster.clocks.steps_before(roster.ranks.get(wall.rank), last.host),

@@ -42,6 +42,7 @@ class Clocks:
     wall_shift_ns: int | None = None  # to the wall clock
     is_first_whole: bool = False  # the first record is a whole step, as each mark of a trace is
     hangs: bool = True  # where it stands that is a hang; else what it does since its last step was not seen
+    stands_s: float | None = None  # for how long it was seen to stand; None: since its last step
     since_end_s: float = (
         0.0  # how long this host was heard since the last step, whether the job stands or not
     )
@@ -205,7 +206,14 @@ def _outside(clocks: Clocks) -> _Cut:
     cut.startup_s = cut.parts.get("startup") if cut.from_start else None
     num_failed = _num_failed_starts(clocks)
     cut.num_restarts += num_failed
-    cut.add("restart" if num_failed else "hang" if clocks.hangs else "not_judged", _after_last_step_s(clocks))
+    after_s = _after_last_step_s(clocks)
+    # Where it stands may have been seen later than its last step, and no longer until its host was heard last.
+    hang_s = after_s if clocks.stands_s is None else min(clocks.stands_s, after_s)
+    if num_failed:
+        cut.add("restart", after_s)
+    else:
+        cut.add("hang" if clocks.hangs else "not_judged", hang_s)
+        cut.add("not_judged", after_s - hang_s)
     return cut
 
 
