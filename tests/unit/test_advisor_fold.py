@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from snapshot import views
@@ -539,6 +540,52 @@ def test_diagnose_reads_encoded_frames_and_can_be_limited_to_steps() -> None:
 def test_steps_outside_the_recording_are_one_clear_line() -> None:
     """What was asked, and what the recording holds."""
     data = [encoded(frame) for frame in frames(FAULTY)]
+    with pytest.raises(TuiadvisorError, match=r"--steps 900:950: nothing there; .* holds steps 0:199"):
+        diagnose(data, (900, 950))
+
+
+def restarted_run(*, is_told: bool) -> list[bytes]:
+    """100 steps, a restart, 100 more; told: by a second introduction whose processes began later."""
+    job = replace(FAULTY, num_steps=100, faults=(Fault("data", (2,), 0.02),))
+    sequence = elastic(job, "ten steps of one rank a frame")
+    head = [frame for frame in sequence if frame.kind == FrameKind.HELLO]
+    rest = [frame for frame in sequence if frame.kind != FrameKind.HELLO]
+
+    def at(start_s: float, place: int) -> list[Frame]:
+        return [
+            replace(
+                frame,
+                seq=place + frame.seq,
+                payload={
+                    **frame.payload,
+                    "ranks": [
+                        {**entry, "start_wall_ns": round((1_700_000_000 + start_s) * 1e9)}
+                        for entry in cast("list[dict[str, object]]", frame.payload["ranks"])
+                    ],
+                },
+            )
+            for frame in head
+        ]
+
+    half = len(rest) // 2
+    again = at(60.0, half) if is_told else []
+    return [encoded(frame) for frame in (*at(-60.0, 0), *rest[:half], *again, *rest[half:])]
+
+
+@pytest.mark.parametrize("steps", [(0, 99), (10, 60), (40, 95)])
+def test_steps_before_a_restart_are_those_of_the_processes_before_it(steps: tuple[int, int]) -> None:
+    """Nothing there, was said, and that the recording held the first steps after it alone."""
+    view = diagnose(restarted_run(is_told=True), steps)
+    assert view.window.last_step is not None
+    assert steps[1] - 1 <= view.window.last_step <= steps[1]
+    assert [("straggler", (2,), "data_wait")] == above_info(view)
+
+
+def test_steps_that_are_no_longer_held_say_why_and_the_range_is_the_recordings() -> None:
+    """The probes were attached anew, which nothing announced before their first step."""
+    data = restarted_run(is_told=False)
+    with pytest.raises(TuiadvisorError, match=r"--steps 10:60: no longer held: since step 100 .* trim"):
+        diagnose(data, (10, 60))
     with pytest.raises(TuiadvisorError, match=r"--steps 900:950: nothing there; .* holds steps 0:199"):
         diagnose(data, (900, 950))
 

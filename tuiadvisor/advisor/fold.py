@@ -255,19 +255,35 @@ def diagnose(
     if steps is None:
         advisor.feed_many(frames)
         return advisor.view()
+    first, wants_more = None, True
     for frame in frames:
+        span, num_restarts = advisor.held_steps(), advisor.roster.restarts.num_begun
         # Later steps would push those asked for out of the window that is held in detail.
-        advisor.feed(frame, with_steps=not advisor.is_past(steps[1] + NUM_STEPS_AFTER))
+        with_steps = wants_more and not advisor.is_past(steps[1] + NUM_STEPS_AFTER)
+        advisor.feed(frame, with_steps=with_steps)
+        if span is None:
+            continue
+        first = span[0] if first is None else min(first, span[0])
+        if advisor.roster.restarts.num_begun > num_restarts and span[0] <= steps[1] <= span[1]:
+            wants_more = False  # and so would those of the processes that have just begun
     view = advisor.view_of(steps)
     if view.window.first_step is None and advisor.view().window.first_step is not None:
         last = "" if steps[1] >= OPEN_END else steps[1]
-        raise TuiadvisorError(f"--steps {steps[0]}:{last}: {_why_nothing(advisor, steps)}")
+        raise TuiadvisorError(f"--steps {steps[0]}:{last}: {_why_nothing(advisor, steps, first)}")
     return view
 
 
-def _why_nothing(advisor: Advisor, steps: tuple[int, int]) -> str:
-    span, shift = advisor.store.span(), advisor.store.axis_shift()
-    first, last = (0, 0) if span is None else (max(span[0] - shift, 0), span[1] - shift)
-    if steps[0] > last or steps[1] < first:
-        return f"nothing there; the recording holds steps {first}:{last}"
+def _why_nothing(advisor: Advisor, steps: tuple[int, int], first_seen: int | None) -> str:
+    """first_seen: the first job step that was held at any time."""
+    first, last = advisor.held_steps() or (0, 0)
+    begins = first if first_seen is None else min(first, first_seen)
+    if steps[0] > last:
+        return f"nothing there; the recording holds steps {begins}:{last}"
+    if steps[1] < begins:
+        return f"nothing there; the recording begins with step {begins}"
+    if steps[1] < first:
+        return (
+            f"no longer held: since step {first} the ranks are counted anew; "
+            "tuiadvisor trim makes a recording of these steps alone"
+        )
     return "no steady step in that range (warm-up, pauses, or not all ranks were seen yet)"
