@@ -139,7 +139,7 @@ def test_a_start_up_that_only_one_of_them_shows_decides_nothing() -> None:
 
 
 def test_whom_the_others_waited_for_is_told_by_stretches(tmp_path: Path) -> None:
-    """What was lost before a change of pace has no name in the waterfall: a rank that was named then keeps its own."""
+    """What was lost only before a change of pace has no name in the waterfall: a rank named then keeps its own."""
     faults = (Fault("data", (2,), 0.1, onset=200, until=600), Fault("data", (1,), 0.15, onset=600))
     path = tmp_path / "run.tuirec"
     writer = RecordingWriter(path, RUN)

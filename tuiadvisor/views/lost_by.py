@@ -102,7 +102,7 @@ def _summed(view: RunView, column: int) -> tuple[LostBy, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LateStretch:
-    """Ranks that all others waited for, and when: the waterfall does not name who cost time before a change of pace."""
+    """Ranks that all others waited for, and when: of those late only before a change the waterfall has no time."""
 
     ranks: tuple[int, ...]
     first_step: int | None  # None: it was there before anything was seen

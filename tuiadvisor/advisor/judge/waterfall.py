@@ -1,7 +1,8 @@
 """The wall time of the job from the start of its process to the last step seen, cut into parts that sum to it.
 
 In: lives of one rank's probe, starts of its processes, what the window's time went into.  Out: Goodput. What the window
-says is carried over to steps at the same level that are no longer held, never to those before a change.
+says is carried over to steps at the same level that are no longer held, never to those before a change; of these
+it has what was measured in them, pauses and waits for a rank that is late in both.
 """
 
 from __future__ import annotations
