@@ -143,3 +143,84 @@ def test_stages_that_wait_for_a_stage_are_not_the_origin(tmp_path: Path) -> None
             entries.append(entry(0, "2", name=receives[rank], is_p2p=True, p2p_seq_id=40, record_id=9))
         dump(tmp_path, rank, entries, groups)
     assert [6] == hang_document(tmp_path)["hang"]["missing_ranks"]
+
+
+MINUTE_NS = 60_000_000_000
+
+
+def of_two_jobs(folder: Path, others: tuple[int, ...], apart_ns: int) -> Path:
+    """Eight ranks, 7 has not entered 109 of group "1"; some dumps are of another job's hang in 209, as much later.
+
+    Torch's counters alone tell of the group of all ranks. Timeouts of 3 minutes.
+    """
+    groups = {"0": list(range(8)), "1": list(range(8))}
+    for rank in range(8):
+        late = rank in others
+        at_ns = NOW_NS + (apart_ns if late else 0)
+        seq = 209 if late else 109
+        more = [] if rank == 7 else [entry(seq, "1", time_created_ns=at_ns, timeout_ms=180_000)]
+        before = entry(seq - 1, "1", state="completed", time_created_ns=at_ns - 1000, timeout_ms=180_000)
+        all_ranks = {"last_enqueued_collective": 60 if late else 50}
+        all_ranks["last_completed_collective"] = all_ranks["last_enqueued_collective"]
+        own = {"last_enqueued_collective": seq - (rank == 7), "last_completed_collective": seq - 1}
+        status = {"0": all_ranks, "1": own}
+        dump(folder, rank, [before, *more], groups, pg_status=status)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("apart_ns", "says"),
+    [
+        (18 * MINUTE_NS, "it is 18 min newer than the others'"),
+        (-18 * MINUTE_NS, "it is 18 min older than the others'"),
+    ],
+)
+def test_a_dump_many_timeouts_from_the_others_is_of_another_hang(
+    tmp_path: Path, apart_ns: int, says: str
+) -> None:
+    """Rank 2's would make the six of the hang late, or be late itself: it is no usable dump and names nobody."""
+    document = hang_document(of_two_jobs(tmp_path, (2,), apart_ns))
+    assert ([7], [2]) == (document["hang"]["missing_ranks"], document["run"]["missing_ranks"])
+    assert "of rank 2 there is no usable dump" in document["hang"]["because"]
+    assert [f"the dump of rank 2 is not of this hang, not used: {says}"] == document["losses"]
+
+
+def test_dumps_within_torchs_timeout_are_of_one_hang(tmp_path: Path) -> None:
+    """A rank that has stood for as long as a step may take is late, not of another job."""
+    for rank in range(4):
+        at_ns = NOW_NS - (9 * MINUTE_NS if rank == 3 else 0)
+        waiting = [] if rank == 3 else [entry(8, time_created_ns=at_ns, timeout_ms=180_000)]
+        dump(tmp_path, rank, [entry(7, state="completed", time_created_ns=at_ns - 1000), *waiting])
+    document = hang_document(tmp_path)
+    assert ([3], []) == (document["hang"]["missing_ranks"], document["losses"])
+
+
+def counted_by(folder: Path, *, name: str) -> Path:
+    """Four ranks without times; by its counters rank 1 is at 40 of group "1", the others have completed 60 there."""
+    groups = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+    for rank in range(4):
+        calls = [entry(7, state="completed", time_created_ns=0)]
+        calls += [] if rank in (1, 3) else [entry(8, time_created_ns=0)]
+        if rank == 2:
+            calls.append(entry(30, "1", name=name, state="completed", time_created_ns=0))
+        seq = 40 if rank == 1 else 60
+        entered = 7 if rank in (1, 3) else 8
+        status = {
+            "0": {"last_enqueued_collective": entered, "last_completed_collective": 7},
+            "1": {"last_enqueued_collective": seq, "last_completed_collective": seq},
+        }
+        dump(folder, rank, calls, groups, pg_status=status)
+    return folder
+
+
+def test_counters_alone_tell_that_a_dump_is_older(tmp_path: Path) -> None:
+    """What three ranks have completed with it rank 1 must have entered."""
+    document = hang_document(counted_by(tmp_path, name="nccl:all_reduce"))
+    assert ([3], [1]) == (document["hang"]["missing_ranks"], document["run"]["missing_ranks"])
+
+
+def test_counters_of_broadcasts_do_not_tell_that_a_dump_is_older(tmp_path: Path) -> None:
+    """Their root leaves before the others enter: rank 1 may be late there."""
+    document = hang_document(counted_by(tmp_path, name="nccl:broadcast"))
+    assert [] == document["run"]["missing_ranks"]
+    assert 1 in document["hang"]["missing_ranks"]

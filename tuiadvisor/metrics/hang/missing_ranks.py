@@ -38,6 +38,7 @@ class Operation:
     peer: int | None = None
     # Gloo's counters and its op_id count sends and receives, which it does not record; its seq does not.
     beside_messages: bool = False
+    timeout_ns: int | None = None  # after which its group's watchdog ends it and dumps
     life: int = 0  # of the groups that bore this name in this process: torch counts all groups up, each process its own
 
 

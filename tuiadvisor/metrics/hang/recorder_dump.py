@@ -118,6 +118,7 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
         created_ns=created if _is_count(created) and created else None,  # 0: not recorded
         peer=_peer(name, known.members if known else ()) if is_p2p else None,
         life=_count(entry.get("pg_id")) or 0,
+        timeout_ns=_timeout_ns(entry.get("timeout_ms")),
         beside_messages=name.startswith(GLOO) and (_count(entry.get("op_id")) or 0) > seq,
     )
 
@@ -138,6 +139,11 @@ def _count(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MAX_DIGITS:
         return int(value)
     return value if _is_count(value) else None
+
+
+def _timeout_ns(timeout_ms: Any) -> int | None:
+    count = _count(timeout_ms)
+    return count * 1_000_000 if count and count < LARGEST // 1_000_000 else None
 
 
 def _sizes(sizes: Any) -> str:
