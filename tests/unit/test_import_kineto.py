@@ -19,7 +19,7 @@ from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.importers.kineto import read_kineto, read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.kinetorun import kineto_run
-from tuiadvisor.metrics.traces.collective_arrival import arrivals
+from tuiadvisor.metrics.traces.collective_arrival import Arrivals, arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import gpu_time, stream_idle
 
@@ -676,6 +676,58 @@ def test_a_late_rank_is_named_though_others_have_no_trace(
             4, 0, seed, sigma_us=sigma_us, late_us=late_us, transfer_us=transfer_us
         )
         assert ((1,), False) == (culprit, is_elsewhere), seed
+
+
+def in_hidden_transfers(
+    late: int | None, *, hidden: float, absent: int = 0, late_us: float = 6_000
+) -> Arrivals:
+    """Four ranks, 48 steps of 30 ms, transfers of 5 ms of which a share is behind computation; late in every second."""
+    generator = np.random.default_rng(5)
+    free = np.zeros(4)
+    times = []
+    for step in range(48):
+        begin = free + 30_000 + np.abs(generator.normal(0, 600, 4))
+        if late is not None and step % 2:
+            begin[late] += late_us
+        end = np.full(4, begin.max() + 5_000 * generator.normal(1, 0.005))
+        free = end + np.abs(generator.normal(0, 20, 4))
+        times.append((begin, end))
+    begin_ns, end_ns = ((1e3 * np.array(values)).astype(np.int64) for values in zip(*times, strict=True))
+    calls = {
+        rank: {
+            "all_reduce": Calls(
+                begin_ns[:, rank], end_ns[:, rank], np.full(48, int(hidden * 5e6), dtype=np.int64)
+            )
+        }
+        for rank in range(4)
+        if rank != absent
+    }
+    return arrivals(calls, {"all_reduce": (0, 1, 2, 3)}, complete=False, num_steps=48)
+
+
+@pytest.mark.parametrize("hidden", [0.7, 0.8])
+def test_a_surely_late_rank_is_named_though_all_spend_long_in_transfers(hidden: float) -> None:
+    """One trace is missing and transfers take more of the time than the lateness: it was "not recorded"."""
+    found = in_hidden_transfers(2, hidden=hidden)
+    assert ((2,), False) == (found.culprits, found.late_rank_not_recorded)
+    assert "rank 2 is the last of the ranks compared" in found.because
+
+
+@pytest.mark.parametrize("hidden", [0.5, 0.8])
+def test_healthy_ranks_of_which_one_has_no_trace_are_not_accused(hidden: float) -> None:
+    """What they transfer behind computation costs nothing, and is no wait for the one without a trace."""
+    found = in_hidden_transfers(None, hidden=hidden)
+    assert ((), False) == (found.culprits, found.late_rank_not_recorded)
+    assert "network" not in found.because
+    assert "no straggler" not in found.because
+
+
+@pytest.mark.parametrize("hidden", [0.0, 0.8])
+def test_a_late_rank_without_a_trace_is_said_to_be_late(hidden: float) -> None:
+    """Every recorded rank waits long for it."""
+    found = in_hidden_transfers(0, hidden=hidden, late_us=12_000)
+    assert ((), True) == (found.culprits, found.late_rank_not_recorded)
+    assert "the late rank was not recorded, or the network is slow" in found.because
 
 
 @pytest.mark.parametrize("cut_rank", [1, 2])
