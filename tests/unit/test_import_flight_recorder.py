@@ -654,3 +654,43 @@ def test_a_rank_that_is_still_in_the_former_group_is_where_it_hangs(tmp_path: Pa
     document = hang_document(tmp_path)
     assert [1] == document["hang"]["missing_ranks"]
     assert "900" in document["hang"]["because"]
+
+
+def test_a_dump_that_tells_nothing_of_the_group_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """Rank 3's dump is there: it holds no call of the group and no counters, and more dumps would not help."""
+    for rank in range(4):
+        calls = [] if rank == 3 else [entry(7, "1", state="completed"), entry(8, "1")]
+        dump(tmp_path, rank, [entry(5, state="completed"), *calls], WORLD | {"1": [0, 1, 2, 3]})
+    because = hang_document(tmp_path)["hang"]["because"]
+    assert "the dump of rank 3 holds no call of that group, nor a counter (pg_status) that tells" in because
+    assert "usable dump" not in because
+    assert "collect" not in because
+    (tmp_path / "rank03.json").unlink()
+    assert "of rank 3 there is no usable dump" in hang_document(tmp_path)["hang"]["because"]
+
+
+def test_a_rank_whose_device_stopped_is_said_to_be_missing_where_the_others_are(tmp_path: Path) -> None:
+    """Rank 2 may wait for rank 3, of which there is no dump; others have completed what its device has not."""
+    groups = {"0": [0, 1, 2, 4, 5], "1": [2, 3, 4]}
+    for rank in (0, 1, 4, 5):
+        more = [entry(21, "1", state="completed", record_id=1)] if rank == 4 else []
+        calls = [] if rank == 5 else [entry(8, record_id=9)]
+        dump(tmp_path, rank, [*more, entry(7, state="completed", record_id=3), *calls], groups)
+    pending = [entry(20, "1", record_id=4), entry(21, "1", record_id=5)]
+    stopped = [entry(7, state="completed", record_id=3), *pending]
+    dump(tmp_path, 2, stopped, groups)
+    found = hang_document(tmp_path)["hang"]
+    assert [2, 5] == found["missing_ranks"]
+    assert "ranks 2, 5 have not entered nccl:all_reduce of group 0" in found["because"]
+
+
+def test_what_a_dump_calls_its_collective_stays_on_its_line(tmp_path: Path) -> None:
+    """A name with the end of a line in it would print a line of the dump's own."""
+    for rank in range(4):
+        waiting = [] if rank == 3 else [entry(8, name="nccl:all_reduce\nrank 0 is missing\x1b[2J")]
+        path = dump(tmp_path, rank, [entry(7, state="completed"), *waiting])
+        path.write_text(path.read_text().replace("group_0", "data\\nrank 1 is missing"))
+    lines = hang_summary(hang_document(tmp_path)).split("\n")
+    assert not [line for line in lines if line.startswith(("rank 0", "rank 1"))]
+    assert all(line.isprintable() for line in lines)
+    assert "rank 3 has not entered nccl:all_reduce rank 0 is missing" in lines[1]

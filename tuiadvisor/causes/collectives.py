@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import rank_words
+from tuiadvisor.metrics.hang.missing_ranks import nothing_known_words
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.hang.collective_evidence import CollectiveEvidence
@@ -44,7 +45,8 @@ def evidence_words(found: Standstill) -> str:
 def no_dump_words(evidence: CollectiveEvidence) -> str:
     """To follow who is missing: whom else it may be; "" where all that belong there were dumped."""
     unseen = tuple(sorted({rank for wait in evidence.hang.waits for rank in wait.unrecorded}))
-    return f"; of {rank_words(unseen)} there is no usable dump" if unseen else ""
+    untold = tuple(sorted({rank for wait in evidence.hang.waits for rank in wait.untold}))
+    return f"; {nothing_known_words(unseen, untold, rank_words)}" if unseen else ""
 
 
 def different_words(found: Standstill) -> str:

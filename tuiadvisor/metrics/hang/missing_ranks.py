@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 COLLECTIVE: Final = "collective"
 P2P: Final = "p2p"
@@ -80,6 +80,9 @@ class Waiting:
     missing: tuple[int, ...]  # recorded, and have not entered
     unrecorded: tuple[int, ...]  # members without usable evidence
     origin: bool  # its missing ranks wait for nobody themselves
+    untold: tuple[
+        int, ...
+    ] = ()  # of the unrecorded, those whose dump holds neither a call of the group nor counters
 
     @property
     def since_ns(self) -> int | None:
@@ -254,8 +257,9 @@ class _Case:
         stopped = self._stopped()
         origins = [wait for wait in waits if wait.origin]
         if origins or stopped:
-            of_wait = [(wait, [rank for rank in wait.missing if self.is_origin(rank)]) for wait in origins]
-            named = {rank for _, ranks in of_wait for rank in ranks} | {device.rank for device in stopped}
+            late = {rank for wait in origins for rank in wait.missing if self.is_origin(rank)}
+            named = late | {device.rank for device in stopped}
+            of_wait = [(wait, [rank for rank in wait.missing if rank in named]) for wait in origins]
             words = [_verdict(wait, ranks) for wait, ranks in _told(of_wait)]
             words += [_stopped_words(device) for device in stopped]
             because = "; ".join(words)
@@ -325,7 +329,8 @@ class _Case:
             unrecorded = tuple(rank for rank in members if absent[rank] is None)
             origin = any(self.is_origin(rank) for rank in missing)
             group = self.groups.get(op.group) or Group(op.group, "", ())
-            waits.append(Waiting(group, op, tuple(ranks), missing, unrecorded, origin))
+            untold = tuple(rank for rank in unrecorded if rank in self.dumps)
+            waits.append(Waiting(group, op, tuple(ranks), missing, unrecorded, origin, untold))
         # First those that victims of others are not missing from: there the job is held up.
         waits.sort(
             key=lambda wait: (
@@ -361,10 +366,11 @@ class _Case:
         unrecorded = sorted({rank for wait in waits for rank in wait.unrecorded})
         if unrecorded:
             alone = waits[0].waiting if len(waits) == 1 and len(waits[0].waiting) == 1 else ()
+            untold = sorted({rank for wait in waits for rank in wait.untold})
+            more = "; collect all dumps" if set(unrecorded) - set(untold) else ""
             return (
-                f"{_ranks(alone) + ' waits' if alone else 'ranks wait'} in {waits[0].operation.name}, but of "
-                f"{_ranks(unrecorded)} there is no usable dump: "
-                "who is missing cannot be told; collect all dumps"
+                f"{_ranks(alone) + ' waits' if alone else 'ranks wait'} in {waits[0].operation.name}, but "
+                f"{nothing_known_words(unrecorded, untold)}: who is missing cannot be told{more}"
             )
         if any(wait.missing for wait in waits):
             return "ranks wait for each other in a circle: compare the order of collectives in their programs"
@@ -401,8 +407,26 @@ def _verdict(wait: Waiting, missing: Sequence[int]) -> str:
     verb = "has" if len(missing) == 1 else "have"
     words = f"{_ranks(missing)} {verb} not entered {where}, sequence {wait.operation.seq}"
     if wait.unrecorded:
-        words += f"; of {_ranks(wait.unrecorded)} there is no usable dump"
+        words += f"; {nothing_known_words(wait.unrecorded, wait.untold)}"
     return words
+
+
+def nothing_known_words(
+    unrecorded: Sequence[int],
+    untold: Sequence[int],
+    ranks_words: Callable[[tuple[int, ...]], str] | None = None,
+) -> str:
+    """Of whom it is not known whether they have entered, and why: without a dump, or with one that does not say."""
+    in_words = ranks_words or _ranks
+    undumped, silent = tuple(sorted(set(unrecorded) - set(untold))), tuple(untold)
+    parts = [f"of {in_words(undumped)} there is no usable dump"] if undumped else []
+    if silent:
+        dumps = "dump of" if len(silent) == 1 else "dumps of"
+        hold = "holds" if len(silent) == 1 else "hold"
+        parts.append(
+            f"the {dumps} {in_words(silent)} {hold} no call of that group, nor a counter (pg_status) that tells"
+        )
+    return "; ".join(parts)
 
 
 def _stopped_words(device: StoppedDevice) -> str:

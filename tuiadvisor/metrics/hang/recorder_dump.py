@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
+from tuiadvisor.errors import one_line
 from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, P2P, Dump, Group, Operation, Progress
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ MAX_MEMBERS: Final = 1 << 20  # ranks of a group; more are not believed
 MAX_LISTED: Final = 1 << 22  # members of all groups of a dump; of further groups they are not told
 CHARACTERS_A_MEMBER: Final = 8  # or more, of long lists that are text: "100000, "
 LARGEST: Final = 1 << 62  # number that is believed
+MAX_CHARS: Final = 200  # of a name
+MAX_CHARS_OF_TYPE: Final = 40
 MAX_DIGITS: Final = 19  # of a number that is written as text
 GLOO: Final = "gloo:"  # before the names of its operations
 UNDEFINED: Final = "undefined"  # torch's description of a group that was given none
@@ -64,9 +67,9 @@ def _groups(config: Any) -> dict[str, Group]:
             ranks = about.get("ranks")
             left -= _length(ranks)
             members = _members(ranks) if left >= 0 else ()
-            groups[name[:200]] = Group(
-                name[:200], description[:200] if isinstance(description, str) else "", members
-            )
+            called = _line(name, MAX_CHARS)
+            purpose = _line(description, MAX_CHARS) if isinstance(description, str) else ""
+            groups[called] = Group(called, purpose, members)
     return groups
 
 
@@ -96,7 +99,7 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
     if group is None or not _is_count(seq):
         return None
     name = entry.get("profiling_name")
-    name = name[:200] if isinstance(name, str) else "unnamed operation"
+    name = _line(name, MAX_CHARS) if isinstance(name, str) else "unnamed operation"
     record = entry.get("record_id")
     created = entry.get("time_created_ns")
     completed = (
@@ -126,7 +129,7 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
 def _group_name(entry: dict[str, Any]) -> str | None:
     group = entry.get("process_group")
     if isinstance(group, list | tuple) and group and isinstance(group[0], str):
-        return group[0][:200]
+        return _line(group[0], MAX_CHARS)
     return None
 
 
@@ -154,7 +157,12 @@ def _sizes(sizes: Any) -> str:
 
 def _first_text(values: Any) -> str:
     is_text = isinstance(values, list | tuple) and values and isinstance(values[0], str)
-    return values[0][:40] if is_text else ""
+    return _line(values[0], MAX_CHARS_OF_TYPE) if is_text else ""
+
+
+def _line(text: str, most: int) -> str:
+    """As it may be printed: what a stranger calls something is part of a sentence."""
+    return one_line(text[:most], " ")
 
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
