@@ -240,6 +240,22 @@ def test_another_model_is_not_compared(before: Measured) -> None:
     assert "samples" == vouched.basis
 
 
+def test_nothing_is_said_to_have_moved_between_runs_that_are_not_compared() -> None:
+    """Of a hang's dumps and a run with steps it said "moved" and "resolved" after "not comparable"."""
+    old = measured(replace(JOB, num_ranks=4).with_faults(Fault("data", None, 12 * MS)))
+    new = measured(replace(JOB, num_ranks=8).with_faults(Fault("backward", (2,), 8 * MS)), samples=-1)
+    found = compare(old, new)
+    assert "not comparable" == found.verdict
+    assert {"input_bound": "before", "straggler": "after"} == {
+        entry.id: entry.state for entry in found.findings
+    }
+    assert not found.bottleneck.moved
+    assert found.bottleneck.sentence.startswith("Not compared: before, input_bound in data wait")
+    assert found.goodput is not None
+    assert ("not comparable", None) == (found.goodput.answer, found.goodput.improved)
+    assert "improved" not in found.goodput.sentence
+
+
 def test_what_another_model_does_not_lose_is_not_resolved() -> None:
     """Of a VAE that waits for data and a GPT that waits for gradients it said "moved", "resolved" and "new"."""
     old = measured(replace(JOB, num_ranks=4).with_faults(Fault("data", None, 12 * MS)))

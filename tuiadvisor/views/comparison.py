@@ -145,6 +145,7 @@ class GoodputChange:
     improved: bool | None  # None: no difference beyond noise, or not known
     sentence: str
     is_other_model: bool = False
+    is_apart: bool = False  # the runs are not compared, as those of other models
 
     @property
     def shown(self) -> tuple[float | None, float | None]:
@@ -162,7 +163,7 @@ class GoodputChange:
         """In a word."""
         if None in self.shown:
             return "unknown"
-        if self.is_other_model:
+        if self.is_apart:
             return "not comparable"
         return {True: "improved", False: "worse", None: "no change"}[self.improved]
 

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 
+# What runs are of which nothing has moved from one to the other
+TWO_MODELS: Final = "Two models"
+NOT_COMPARED: Final = "Not compared"
 STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a success worth its name
 
 
-def finding_changes(
-    before: RunView, after: RunView, *, is_other_model: bool = False
-) -> tuple[FindingChange, ...]:
-    """Every finding above info of either run, largest loss first."""
+def finding_changes(before: RunView, after: RunView, *, apart: str = "") -> tuple[FindingChange, ...]:
+    """Every finding above info of either run, largest loss first. apart: as of `bottleneck`."""
     old, new = _by_kind(before), _by_kind(after)
     changes = []
     for key in sorted(set(old) | set(new)):
@@ -29,7 +30,7 @@ def finding_changes(
         known = first or second
         assert known is not None  # noqa: S101  # the key came from one of the two
         amounts = _amount(known, before), _amount(known, after)
-        state = _whose(first, second) if is_other_model else _state(first, second, *amounts)
+        state = _whose(first, second) if apart else _state(first, second, *amounts)
         changes.append(_change(first, second, state))
     changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
     return tuple(changes)
@@ -69,7 +70,7 @@ def _change(before: Finding | None, after: Finding | None, state: FindingState) 
 
 
 def _whose(before: Finding | None, after: Finding | None) -> FindingState:
-    """What one model loses and the other does not was never resolved."""
+    """What one run loses and another one that is not compared with it does not was never resolved."""
     if before is not None and after is not None:
         return "both"
     return "after" if before is None else "before"
@@ -88,18 +89,20 @@ def _state(
     return "uncovered" if is_there else "new"
 
 
-def bottleneck(before: RunView, after: RunView, *, is_other_model: bool = False) -> Bottleneck:
-    """The finding each verdict rests on, and where it went."""
+def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottleneck:
+    """The finding each verdict rests on, and where it went.
+
+    apart: what the runs are that are not compared, as in "Two models"; nothing of one has changed in the other.
+    """
     old, new = _dominant(before), _dominant(after)
     name_old, name_new = _name(old), _name(new)
     if old is None and new is None:
         return Bottleneck(None, None, moved=False, sentence="No finding above info limits either run.")
-    if is_other_model:
+    if apart:
         sides = ((name_old, old), (name_new, new))
         first, second = (f"{name}{_cost(found)}" if name else "nothing above info" for name, found in sides)
-        return Bottleneck(
-            name_old, name_new, moved=False, sentence=f"Two models: before, {first}; after, {second}."
-        )
+        sentence = f"{apart}: before, {first}; after, {second}."
+        return Bottleneck(name_old, name_new, moved=False, sentence=sentence)
     if old is None:
         return Bottleneck(
             None, name_new, moved=True, sentence=f"A bottleneck appeared: {name_new}{_cost(new)}."

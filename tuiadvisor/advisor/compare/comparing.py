@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
+from tuiadvisor.advisor.compare.bottlenecks import NOT_COMPARED, TWO_MODELS, bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, longer, terms
 from tuiadvisor.advisor.compare.distribution import distribution
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
@@ -146,6 +146,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     other = found.is_other_model
     if other:
         reasons.append(f"tuiadvisor advise {before.path} {after.path} sets the two beside each other")
+    apart = TWO_MODELS if other else NOT_COMPARED if verdict == "not comparable" else ""
     throughput = NOTHING if other else _throughput(before, after, floor)
     detectable = _detectable(change, floor)
     gate = _gate(verdict, change, options.fail_if_slower, detectable)
@@ -167,13 +168,13 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         every_step=every,
         throughput=throughput,
         phases=_phases(before.series, after.series, floor) if found.basis is not None else (),
-        bottleneck=bottleneck(before.view, after.view, is_other_model=other),
-        findings=finding_changes(before.view, after.view, is_other_model=other),
+        bottleneck=bottleneck(before.view, after.view, apart=apart),
+        findings=finding_changes(before.view, after.view, apart=apart),
         environment=environment(before.view, after.view),
         noise_floor=floor,
         smallest_detectable=detectable,
         gate=gate,
-        goodput=goodput_change(before.view, after.view, floor, is_other_model=other),
+        goodput=goodput_change(before.view, after.view, floor, apart=apart),
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )

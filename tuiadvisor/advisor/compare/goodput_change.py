@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.compare.bottlenecks import TWO_MODELS
 from tuiadvisor.views.comparison import GoodputChange
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 SAME_SPAN: Final = 1.5  # start-up weighs more in a shorter recording: beyond this spans are not compared
 
 
-def goodput_change(
-    before: RunView, after: RunView, floor: float, *, is_other_model: bool = False
-) -> GoodputChange | None:
-    """None where neither run has a figure. floor: what two runs of the same code may differ by."""
+def goodput_change(before: RunView, after: RunView, floor: float, *, apart: str = "") -> GoodputChange | None:
+    """None where neither run has a figure. floor: what runs of one code may differ by; apart: as of `bottleneck`."""
     one, other = before.wall, after.wall
     if one is None or other is None:
         return None
@@ -29,7 +28,7 @@ def goodput_change(
     is_same = is_same and one.end_to_end is not None and other.end_to_end is not None
     old, new = (one.end_to_end, other.end_to_end) if is_same else (one.steady, other.steady)
     improved = None
-    if old is not None and new is not None and abs(new - old) > floor and not is_other_model:
+    if old is not None and new is not None and abs(new - old) > floor and not apart:
         improved = new > old
     return GoodputChange(
         before=one.end_to_end,
@@ -38,10 +37,9 @@ def goodput_change(
         after_steady=other.steady,
         is_end_to_end=is_same,
         improved=improved,
-        sentence=_of_two_models(one, other)
-        if is_other_model
-        else _sentence(old, new, improved, is_same=is_same),
-        is_other_model=is_other_model,
+        sentence=_of_two(one, other) if apart else _sentence(old, new, improved, is_same=is_same),
+        is_other_model=apart == TWO_MODELS,
+        is_apart=bool(apart),
     )
 
 
@@ -56,10 +54,10 @@ def _sentence(old: float | None, new: float | None, improved: bool | None, *, is
     return f"Goodput{of} {words}: {100 * old:.0f} % before, {100 * new:.0f} % after{why}."
 
 
-def _of_two_models(before: Goodput, after: Goodput) -> str:
+def _of_two(before: Goodput, after: Goodput) -> str:
     sides = (
         ("unknown" if one.steady is None else f"{100 * one.steady:.0f} %", name)
         for one, name in ((before, "before"), (after, "after"))
     )
     told = ", ".join(f"{share} {name}" for share, name in sides)
-    return f"Goodput of the steady steps: {told}; each is its own model's, and neither has changed."
+    return f"Goodput of the steady steps: {told}; each is its own run's, and neither has changed."
