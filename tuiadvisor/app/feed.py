@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.event_log import EventLog
+from tuiadvisor.app.stated import Stated, against_stated
 from tuiadvisor.app.stretch import Steps, chosen, moved, zoomed
-from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
-from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
 from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState, StretchState
 
 if TYPE_CHECKING:
@@ -49,7 +48,10 @@ class Feed:
     def __init__(self, source: Source, given: GivenWork = NOTHING_GIVEN) -> None:
         """given: work of a step, wins over what the frames say."""
         self._given = given
-        self._intent = _stated()
+        self._stated = Stated()
+        self._is_restated = (
+            False  # since the last picture: what was decided for the intent before holds nothing
+        )
         self.source = source
         self.advisor = Advisor(given=given)
         self.view: RunView | None = None
@@ -119,6 +121,8 @@ class Feed:
         is_behind = self._is_catching_up()
         if now >= (self._behind_due_s if is_behind else self._view_due_s):
             cost_s = 0.0
+            if self._stated.is_changed():
+                self._changed = self._is_restated = True
             if self._changed and not self._stands() and not is_behind:
                 self.view = self._against_intent(self._picture())
                 self._changed = False
@@ -165,12 +169,9 @@ class Feed:
         return self.advisor.view()
 
     def _against_intent(self, view: RunView) -> RunView:
-        if self._intent == Intent():
-            return view
-        # Laws and sizes are read from disk only where something was stated: the first picture waits for no import.
-        from tuiadvisor.session.against_intent import with_intent  # noqa: PLC0415
-
-        return with_intent(view, self._intent, former=self.view if self._is_as_it_comes() else None)
+        former = None if self._is_restated or not self._is_as_it_comes() else self.view
+        self._is_restated = False
+        return against_stated(view, self._stated.intent, former)
 
     def _is_catching_up(self) -> bool:
         # A late viewer first folds the history; drawing in between would only slow it down.
@@ -238,12 +239,3 @@ class Feed:
 
     def _obey(self, command: FeedCommand | AddMark) -> None:
         raise NotImplementedError
-
-
-def _stated() -> Intent:
-    """What the project's file says the run is for; a mistake in it stops nobody who only looks."""
-    try:
-        return read_intent(FILE_NAME)
-    except TuiadvisorError as error:
-        logger.warning("what the run is for is not counted: %s", error)
-        return Intent()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.app.stated import against_stated
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.log import Logger
 from tuiadvisor.stream.recording import RecordingReader
@@ -84,7 +85,7 @@ class RowReader:
             problem = f"{type(error).__name__}: {error}"
             logger.exception("%s broke the reader of rows", path)
         else:
-            return lambda entry: entry if view is None else summarized(entry, view)
+            return lambda entry: entry if view is None else summarized(entry, against_stated(view))
         return lambda entry: replace(entry, state="broken", problem=problem)
 
     def _view(self, path: str) -> RunView | None:

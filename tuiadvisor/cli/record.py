@@ -14,6 +14,7 @@ from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.background import run_in_background
 from tuiadvisor.app.live_feed import LiveFeed, attach_phase
 from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
+from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
@@ -117,8 +118,8 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         print(line)
     if ended_alone and view is not None and view.ended and view.ended != RUN_FINISHED:
         print(f"the recording ended before it was asked to: {view.ended}")
-    if view is not None and view.verdict.sentence:
-        print(view.verdict.sentence)
+    if view is not None and (said := against_stated(view).decided.sentence):
+        print(said)
     for past in view.past if view is not None else ():
         print(f"over by now: {past.finding.title} ({past_facts(past)})")
     return 0

@@ -14,6 +14,7 @@ from tuiadvisor.app.progress import to_stderr
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.stand_ins import beside
+from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.whole_recording import end_view, view_at, whole_view
 from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
@@ -85,7 +86,7 @@ def print_once(options: argparse.Namespace) -> None:
     whole = whole_view(options.file, work_of(options), partial(to_stderr, options.file))
     _check_step(options, whole.last_step)
     shown = whole if options.at is None else view_at(options.file, options.at, work_of(options))
-    print(plain_summary(shown))
+    print(plain_summary(against_stated(shown)))
 
 
 def print_list(folder: Path) -> None:
@@ -107,7 +108,7 @@ def print_fleet(folder: Path) -> None:
 def read(entry: RunEntry) -> RunEntry:
     """The entry with what its recording says; a damaged one says so in its row."""
     try:
-        return summarized(entry, end_view(entry.path))
+        return summarized(entry, against_stated(end_view(entry.path)))
     except TuiadvisorError as error:
         return replace(entry, state="broken", problem=str(error).removeprefix(f"{entry.path}: "))
 

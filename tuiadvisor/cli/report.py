@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.compare.comparing import compare
 from tuiadvisor.app.measured_recording import measured
 from tuiadvisor.app.reporting import session_of, sizes_of, write_report
+from tuiadvisor.app.stated import against_stated
 from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.errors import TuiadvisorError
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     with as_recordings(options.runs) as read:
         found = [measured(path, GivenWork(measured=peaks), read[path]) for path in options.runs]
     comparison = compare(found[0], found[1]) if len(found) == 2 else None
-    dossiers = [Dossier(one.path, one.view, session_of(one.path)) for one in found]
+    dossiers = [Dossier(one.path, against_stated(one.view), session_of(one.path)) for one in found]
     if options.traces is not None:
         efficiency = kineto_document(Path(options.traces), peaks)["efficiency"]
         dossiers[-1] = replace(dossiers[-1], roofline=roofline_of(efficiency))

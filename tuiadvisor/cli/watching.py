@@ -165,7 +165,7 @@ def take_leave(feed: LiveFeed, output: str | None) -> None:
 
 def say_goodbye(view: RunView | None, output: str | None) -> None:
     """What is left on the terminal: the verdict, and where the recording lies."""
-    if view is not None and view.verdict.sentence:
-        print(view.verdict.sentence)
+    if view is not None and view.decided.sentence:
+        print(view.decided.sentence)
     if output:
         print(f"recorded in {one_line(output)}; look again with: tuiadvisor replay {shell_word(output)}")

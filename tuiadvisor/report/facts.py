@@ -33,7 +33,7 @@ MAX_PARTS: Final = 16  # cards and disks, each once
 
 def decision_word(view: RunView) -> str:
     """The decision; without one whether more steps would bring it, as the screens' badge says."""
-    decision = view.verdict.decision
+    decision = view.decided.decision
     if decision in DECISIONS:
         return DECISIONS[decision]
     return "open" if view.window.why_undecided else "not yet"
@@ -41,9 +41,9 @@ def decision_word(view: RunView) -> str:
 
 def sentence(view: RunView) -> str:
     """The verdict without the decision, which stands before it."""
-    text = view.verdict.sentence or "no verdict yet"
+    text = view.decided.sentence or "no verdict yet"
     word, colon, rest = text.partition(":")
-    return rest.strip() if colon and word.lower() == view.verdict.decision else text
+    return rest.strip() if colon and word.lower() == view.decided.decision else text
 
 
 def step_facts(view: RunView) -> list[tuple[str, str]]:

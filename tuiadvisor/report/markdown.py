@@ -75,7 +75,7 @@ def markdown_report(
 
 
 def _run(run: Dossier) -> list[str]:
-    view, verdict = run.view, run.view.verdict
+    view, verdict = run.view, run.view.decided
     decision = decision_word(view)
     lines = [
         f"# {plain(view.run.label or 'unnamed job')}",

@@ -183,7 +183,7 @@ def _past(view: RunView) -> str:
 
 
 def _verdict(view: RunView) -> str:
-    verdict = view.verdict
+    verdict = view.decided
     decision = verdict.decision or ""
     following = text_of.following_label(decision, verdict.next_constraint or "").capitalize()
     rest = "".join(

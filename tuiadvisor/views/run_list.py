@@ -46,8 +46,8 @@ def summarized(entry: RunEntry, view: RunView) -> RunEntry:
         last_step=view.last_step,
         step_s=view.step.mean_s,
         spark=thinned(view.trend.step_s, SPARK_VALUES),
-        decision=view.verdict.decision,
-        sentence=view.verdict.sentence,
+        decision=view.decided.decision,
+        sentence=view.decided.sentence,
         ended=view.ended,
     )
 
