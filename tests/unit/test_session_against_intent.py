@@ -116,9 +116,18 @@ def test_a_loss_that_can_surely_be_removed_comes_first() -> None:
 def test_a_rest_beyond_the_budget_is_stopped_only_where_the_best_case_is_too() -> None:
     hours = 1e6 / (view().step.throughput_steps_s or 1) / 3600
     cost = hours * 16 * 2.0
-    poor = with_intent(view(), replace(SAVES, budget=0.5 * cost)).decided
+    wall, steady_s = view().wall, view().step.mean_s
+    assert wall is not None
+    assert steady_s
+    least = (wall.steady or 1.0) * steady_s / (hours * 3600 / 1e6)  # of the step, without all its losses
+    assert least < 0.9
+    poor = with_intent(view(), replace(SAVES, objective=None, budget=0.8 * least * cost)).decided
     assert poor.decision == "stop"
     assert "beyond the budget" in poor.sentence
+    reachable = with_intent(view(), replace(SAVES, objective=None, budget=1.01 * least * cost)).decided
+    assert reachable.decision == "tune"
+    assert "beyond the budget" in reachable.sentence
+    assert "at best" in reachable.sentence
     assert with_intent(view(), replace(SAVES, budget=2 * cost)).decided.decision != "stop"
 
 
@@ -185,7 +194,10 @@ def test_more_devices_are_said_not_to_be_worth_it_where_even_the_best_case_is_no
     assert with_intent(short, dear) == short
     assert with_intent(short, replace(SAVES, objective="time")) == short
     late = replace(SAVES, deadline_h=0.1)
-    assert with_intent(short, late) == short
+    told_late = with_intent(short, late).decided
+    assert told_late.decision == "keep"
+    assert "after the deadline in 0.1 h" in told_late.sentence
+    assert "not worth more" not in told_late.sentence
     told = conduct([Recorded("a", short)], SAVES, {}, load_questions())
     assert "Not worth more than 16 devices" in told.decision.why
     assert by_cost.would_change in told.would_change

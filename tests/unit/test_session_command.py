@@ -165,9 +165,14 @@ def test_diagnose_adds_what_the_rest_costs(here: Path, capsys: pytest.CaptureFix
     assert 0 == run(["diagnose", "late.rec", "--json", *stated])
     said = json.loads(capsys.readouterr().out)["economics"]
     assert said["remaining_cost"] == pytest.approx(8 * said["remaining_h"])
-    assert 0 < said["saved_h"]["low"] < said["saved_h"]["expected"]
+    assert said["saved_h"] is None, "the budget ends it"
     assert said["meets_deadline"] is False
     assert said["within_budget"] is False
+    stated[-1] = "1e9"
+    assert 0 == run(["diagnose", "late.rec", "--json", *stated])
+    said = json.loads(capsys.readouterr().out)["economics"]
+    assert 0 < said["saved_h"]["low"] < said["saved_h"]["expected"]
+    assert said["within_budget"] is True
     assert 0 == run(["diagnose", "late.rec", *stated])
     assert "break-even" in capsys.readouterr().out
 

@@ -93,8 +93,8 @@ def _run_one(options: argparse.Namespace, read: dict[str, str]) -> int:
     intent = intent_of(options)
     name = one_line(options.files[0])
     view = _view(options.files[0], read, options)
-    economics = economy(view, intent)
     view = with_intent(view, intent)
+    economics = economy(view, intent)
     if options.json:
         whole = {**document(view), "economics": economics}
         print_document(whole)

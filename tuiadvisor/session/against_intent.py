@@ -7,9 +7,9 @@ where the whole interval is a gain: a loss that can surely be removed comes firs
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tuiadvisor.session.decide import decide, decided_limits, fewer_verified, not_more_words
+from tuiadvisor.session.decide import decide, decided_limits, not_more_words, verified
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from tuiadvisor.session.decide import Case, Decision
     from tuiadvisor.session.machine import Machine
     from tuiadvisor.views.run_view import RunView
-
-SEE_INTENT: Final = (
-    "tuiadvisor intent shows what is stated; tuiadvisor advise RUN OTHER tries a measured smaller size."
-)
 
 
 def with_intent(
@@ -70,10 +66,12 @@ def _verdict(case: Case, decision: Decision, found: Verdict) -> Verdict | None:
             speedup=None,
             next_constraint=found.next_constraint,
             because=_because(case, decision, found, limits),
-            verify=SEE_INTENT if fewer is None else fewer_verified(fewer),
+            verify=verified(case, decision, found.verify),
             saving=None if fewer is None else Saving(fewer.saved_low, fewer.saved_high),
             would_change=limits,
         )
+    if decision.missed is not None:
+        return _with_missed(case, decision, found, limits)
     if decision.decision == "keep" and found.decision == "keep" and case.not_more is not None:
         not_more = not_more_words(case)
         return replace(
@@ -83,6 +81,26 @@ def _verdict(case: Case, decision: Decision, found: Verdict) -> Verdict | None:
             would_change=limits,
         )
     return None
+
+
+def _with_missed(case: Case, decision: Decision, found: Verdict, limits: str) -> Verdict | None:
+    """The verdict of the steps with the limits that they miss; to tune where only that could keep them."""
+    if decision.missed is None:
+        return None
+    words = decision.missed.words
+    if decision.decision == found.decision:
+        return replace(found, sentence=_led_by(words, found.sentence), would_change=limits)
+    named = case.least.finding
+    return replace(
+        found,
+        decision="tune",
+        sentence=f"Tune: {words}.",
+        finding=None if named is None else named.id,
+        pattern=None if named is None else named.pattern,
+        because=f"Of the steps themselves: {found.sentence}",
+        at_best=True,
+        would_change=limits,
+    )
 
 
 def _because(case: Case, decision: Decision, found: Verdict, limits: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from tuiadvisor.session.decide import Decision, decide, decided_limits, fewer_verified
+from tuiadvisor.session.decide import Decision, decide, decided_limits, verified
 from tuiadvisor.session.dialogue import dialogue, first_change
 from tuiadvisor.session.evidence import Facts, facts
 from tuiadvisor.session.machine import Machine
@@ -132,7 +132,7 @@ def conduct(
         decision,
         view.verdict.next_constraint,
         _would_change(material, decision, questions),
-        _verify(material.case, decision, view.verdict.verify),
+        verified(material.case, decision, view.verdict.verify),
         _loop(material, decision, before, is_file=runs[0].is_file),
         tuple(why(entry, run, material.others, material.machine) for entry in NAMES),
         (*before, mark),
@@ -152,18 +152,6 @@ def identity(view: RunView) -> str:
     """The same for every reading of the same recording."""
     seen = [view.run.label, view.num_frames, asdict(view.window), asdict(view.step), asdict(view.verdict)]
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _verify(case: Case, decision: Decision, of_the_run: str) -> str:
-    """How to see afterwards that it was right."""
-    if decision.decision == "rescale" and case.fewer is not None:
-        return fewer_verified(case.fewer)
-    if decision.decision == "rescale":
-        return (
-            f"Record at {decision.num_devices} devices: samples per second and device-hours must come out as measured "
-            "before, and the loss must fall as it did."
-        )
-    return of_the_run
 
 
 def _bottleneck(material: Material, decision: Decision, mark: str) -> Bottleneck:
@@ -258,6 +246,12 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
             f" ({seconds(low)} to {seconds(high)})."
         )
         change = first_change(material)
+    elif decision.decision == "tune" and decision.missed is not None and material.case.unpriced is None:
+        least = material.case.least
+        at_best = "unknown" if run.step_s is None else seconds(run.step_s * least.share)
+        hypothesis = f"With all gone that is found ({least.named}) a step takes at best {at_best}."
+        if least.finding is not None and least.finding.actions:
+            change = least.finding.actions[0].text
     elif decision.decision == "tune" and material.case.unpriced is not None:
         named = _title(run, material.case.unpriced.finding)
         hypothesis, change = (

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Final, Literal
 from tuiadvisor.scaling.decide import sized
 from tuiadvisor.session.economics import SECONDS_PER_HOUR, money
 from tuiadvisor.session.fewer import NOISE, SAVING
+from tuiadvisor.session.limits import NOTHING_FOUND, Least, Rest, amount, missed
 from tuiadvisor.session.wanted import outcome, words
 
 if TYPE_CHECKING:
     from tuiadvisor.session.economics import Move
     from tuiadvisor.session.fewer import Fewer, NotMore
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.limits import Missed
     from tuiadvisor.session.remaining import Pace
     from tuiadvisor.session.wanted import Outcome, Wanted
 
-WHOLE_FROM: Final = 1000.0  # money: beyond it digits after the point tell nothing
+SEE_INTENT: Final = (
+    "tuiadvisor intent shows what is stated; tuiadvisor advise RUN OTHER tries a measured smaller size."
+)
 Kind = Literal["tune", "rescale", "stop", "keep", "hang"]
 COMPLEXITY: Final = ("low", "medium", "high")
 
@@ -74,6 +78,7 @@ class Case:
     not_more: NotMore | None = None  # by the same bounds
     restart_h: float = 0.0  # of going on at another size: as stated, else the start-up of a live run
     kept_because: str = ""  # what was found of steps that are to be kept, in the words of their own verdict
+    least: Least = NOTHING_FOUND  # of the step by all that was found
     held: str = ""  # what was decided of these steps before: it stays until it is likelier not to hold
 
     @property
@@ -117,9 +122,29 @@ class Decision:
     ready_within_h: float | None = None  # a change that is ready later serves nothing of the rest
     is_open: bool = False  # nothing is decided yet: until more is seen it runs on as it is
     at_best: bool = False  # its gain is an upper bound
+    missed: Missed | None = None  # limits that the rest misses as it is, and that end nothing
 
 
 def decide(case: Case) -> Decision:
+    """What is to be done, with the limits that are missed by it."""
+    found = _decided(case)
+    if found.is_open or found.decision not in {"tune", "keep"}:
+        return found
+    hours, devices = case.hours_now, case.num_devices
+    if hours is None:
+        return found
+    cost = None if devices is None else money(devices * hours, case.price_per_device_hour)
+    rest = Rest(hours, cost, case.step_slack, case.least)
+    limits = missed(rest, case.intent, _gain_at_best(case, tuning(case)))
+    if limits is None:
+        return found
+    # Steps are not to be kept as they are where only another step could keep a limit.
+    kind: Kind = "tune" if limits.reachable else found.decision
+    said = limits.words if kind != found.decision else f"{found.why.rstrip('.')}; {limits.words}"
+    return replace(found, decision=kind, why=said, missed=limits)
+
+
+def _decided(case: Case) -> Decision:
     """The first of: a result as good today, a hang, no evidence, beyond the budget, tune, rescale, stop, keep."""
     if case.result_as_good_now:
         return _ended(case)
@@ -269,9 +294,9 @@ def _shrunk(case: Case, found: Fewer) -> Decision:
         return Decision("rescale", why, num_devices=found.devices)
     worst, likely, best = found.cases
     hours, deadline = case.hours_now or 0.0, case.intent.deadline_h
-    why += f" and take {_sum(worst.hours)} h at most instead of {_sum(hours)}"
+    why += f" and take {amount(worst.hours)} h at most instead of {amount(hours)}"
     if deadline is not None:
-        why += f", before the deadline in {_sum(deadline)} h"
+        why += f", before the deadline in {amount(deadline)} h"
 
     def interval(name: str) -> Interval | None:
         values = [getattr(one, name) for one in (likely, worst, best)]
@@ -361,13 +386,8 @@ def why_not(case: Case, tuned: Decision | None) -> str | None:
     # Whoever wants the result early and has put no price on time has not asked for money to decide.
     prices_decide = case.intent.objective != "time" or case.intent.price_of_time is not None
     if prices_decide and worth is not None and tuned.cost_money is not None and tuned.cost_money >= worth:
-        return f"the change costs {_sum(tuned.cost_money)} and {_giving(case)} back {_sum(worth)}"
+        return f"the change costs {amount(tuned.cost_money)} and {_giving(case)} back {amount(worth)}"
     return None
-
-
-def _sum(amount: float) -> str:
-    """Of money, so that sums that differ look different: three digits of small ones."""
-    return f"{amount:,.0f}" if abs(amount) >= WHOLE_FROM else f"{amount:.3g}"
 
 
 def _giving(case: Case) -> str:
@@ -398,13 +418,20 @@ def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
         return None
     slack = 0.0 if case.held == "stop" else NOISE + case.step_slack
     surely = now * max(1 - slack, 0.0)
-    gain = tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
-    if surely / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
+    best = surely / _gain_at_best(case, tuned)
+    if best <= budget or any(_is_affordable(entry, case) for entry in case.moves):
         return None
     if case.fewer is not None:  # whose cost surely fits, or it would not be there
         return None
-    costs = f"the rest of the run costs {_sum(now)}, at best {_sum(surely / gain)}"
-    return Decision("stop", f"{costs}, beyond the budget of {_sum(budget)}")
+    if (best := min(best, surely * case.least.share)) <= budget:
+        return None  # said beside what is to be done
+    costs = f"the rest of the run costs {amount(now)}, at best {amount(best)}"
+    return Decision("stop", f"{costs}, beyond the budget of {amount(budget)}")
+
+
+def _gain_at_best(case: Case, tuned: Decision | None) -> float:
+    """Of the change that the verdict names, where nothing speaks against it."""
+    return tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
 
 
 def best_move(case: Case) -> Move | None:
@@ -452,11 +479,11 @@ def _moved(case: Case, best: Move) -> Decision:
     if case.intent.queue_h:
         restart += f", after {case.intent.queue_h:.3g} h in the queue"
     why = (
-        f"{best.num_devices} devices finish in {_sum(best.hours)} h and {_sum(best.device_hours)} device-hours, "
-        f"{restart}; {case.num_devices} would take {_sum(hours)} h and {_sum(hours * (case.num_devices or 0))}"
+        f"{best.num_devices} devices finish in {amount(best.hours)} h and {amount(best.device_hours)} device-hours, "
+        f"{restart}; {case.num_devices} would take {amount(hours)} h and {amount(hours * (case.num_devices or 0))}"
     )
     if case.intent.deadline_h is not None and hours > case.intent.deadline_h:
-        why += f"; the deadline is in {_sum(case.intent.deadline_h)} h"
+        why += f"; the deadline is in {amount(case.intent.deadline_h)} h"
     # Two runs of the same code differ by NOISE: so may what was measured at another size.
     slack_h = NOISE * hours
     steps = restart_h = None
@@ -506,6 +533,8 @@ def decided_limits(case: Case, decision: Decision) -> str:
         return "Time as the objective, an earlier deadline, or a batch that does not fit fewer devices."
     if decision.decision == "stop" and case.intent.budget is not None and not case.result_as_good_now:
         return "A larger budget, fewer steps, or a measured size that costs less."
+    if decision.missed is not None:
+        return decision.missed.would_change
     if decision.decision == "keep" and case.not_more is not None:
         return case.not_more.would_change
     return ""
@@ -516,6 +545,20 @@ def not_more_words(case: Case) -> str:
     if case.not_more is None:
         return ""
     return f"Not worth more than {sized(case.num_devices or 0)}: {case.not_more.why}"
+
+
+def verified(case: Case, decision: Decision, of_the_run: str) -> str:
+    """How to see afterwards that it was right; of_the_run: how that is seen of the steps' own verdict."""
+    if decision.decision == "stop":
+        return SEE_INTENT
+    if decision.decision == "rescale" and case.fewer is not None:
+        return fewer_verified(case.fewer)
+    if decision.decision == "rescale":
+        return (
+            f"Record at {decision.num_devices} devices: samples per second and device-hours must come out as measured "
+            "before, and the loss must fall as it did."
+        )
+    return of_the_run
 
 
 def fewer_verified(found: Fewer) -> str:

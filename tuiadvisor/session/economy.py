@@ -27,13 +27,18 @@ NOTHING_OF: Final = {
 
 
 def economy(view: RunView, intent: Intent) -> dict[str, Any]:
-    """What the rest of the run takes and costs, and what the verdict would save of it."""
+    """What the rest of the run takes and costs, and what the verdict would save of it.
+
+    view: with the verdict against the intent.
+    """
     material = gather(facts("run", view), (), view.verdict, intent, {})
     case = material.case
     hours, devices, price = case.hours_now, case.num_devices, material.price
     spent = None if hours is None or devices is None else hours * devices
     cost = None if spent is None or price is None else spent * price
-    tuned = tuning(case) if case.enough else None
+    # Of what is to end, or to go on at another size, no change saves anything.
+    is_tuned = view.decided.decision not in {"stop", "rescale"}
+    tuned = tuning(case) if case.enough and is_tuned else None
     pace = material.pace
     unknown = _counted_as_nothing(material)
     an_hour = None if devices is None or price is None else devices * price

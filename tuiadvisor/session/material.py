@@ -14,6 +14,7 @@ from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
 from tuiadvisor.session.intent import changed, contradiction, preset, price_of_device_hour, stated_steps
 from tuiadvisor.session.levers import levers
+from tuiadvisor.session.limits import least
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.question_ids import OTHER_SIZE
@@ -152,6 +153,7 @@ def gather(
         restart_h=(intent.restart_min or 0.0) / 60 if run.is_over else restart_hours(run, intent, answers),
         kept_because=verdict.because if verdict.decision == "keep" else "",
         held=held,
+        least=least(run),
         wanted=wanted(
             answers.get(OTHER_SIZE),
             (run.num_devices, steps, paces[id(run)]),
