@@ -14,6 +14,7 @@ import orjson
 from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.app.stand_ins import beside, name_of
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import GivenWork
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_saved
 from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.document import document, saved_history
@@ -97,7 +98,7 @@ class GuidedAdvice:
     def read(self, frames: Callable[[str], Iterable[bytes]]) -> None:
         """Read the recordings. TuiadvisorError if one is none."""
         for path in (self.path, *self.others):
-            measured = measure(path, frames(path))
+            measured = measure(path, frames(path), GivenWork(measured=self.machine.peaks))
             unit = measured.unit
             self._whole.append(
                 Recorded(name_of(path), measured.view, unit.gradient_bytes, unit.num_collectives)

@@ -15,6 +15,7 @@ from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.foreign import as_recordings, foreign
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
+from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.errors import TuiadvisorError, unwritable
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Session, conduct, identity
@@ -184,7 +185,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _recorded(path: str, read: str) -> Recorded:
-    found = measured(path, read=read)
+    found = measured(path, measured_here(), read)
     return Recorded(path, found.view, found.unit.gradient_bytes, found.unit.num_collectives)
 
 

@@ -282,11 +282,16 @@ def _workloads(material: Material) -> list[Item]:
     """Other workloads beside this one: each by its own measures, for a sample of one is no sample of the other."""
     if not material.different:
         return []
+    several = (material.run, *material.different)
+    ratios = [compute_to_communication(one) for one in several if one.num_ranks != 1]
+    # All of it and what is exposed of it are two measures: side by side stands the one that every run has.
+    is_mixed = len({ratio[1] for ratio in ratios if ratio is not None}) > 1
     rows = [
         material.item(
-            f"workload {one.name}", workload_words(one, material.price, material.intent.device_power_w)
+            f"workload {one.name}",
+            workload_words(one, material.price, material.intent.device_power_w, of_exposed=is_mixed),
         )
-        for one in (material.run, *material.different)
+        for one in several
     ]
     note = "not ranked: their samples are different work; weigh total cost against what each result is worth"
     return [*rows, material.item("workloads", note)]
@@ -295,19 +300,21 @@ def _workloads(material: Material) -> list[Item]:
 NO_PEER: Final = "no communication: one rank"
 
 
-def _ratio_words(run: Facts) -> str | None:
-    """None: not seen."""
+def _ratio_words(run: Facts, *, of_exposed: bool = False) -> str | None:
+    """None: not seen. of_exposed: for who compares it with runs of which no more is known."""
     if run.num_ranks == 1:
         return NO_PEER
-    ratio = compute_to_communication(run)
+    ratio = compute_to_communication(run, of_exposed=of_exposed)
     return None if ratio is None else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}"
 
 
-def workload_words(run: Facts, price: float | None, stated_power_w: float | None) -> str:
+def workload_words(
+    run: Facts, price: float | None, stated_power_w: float | None, *, of_exposed: bool = False
+) -> str:
     """Compute to communication, efficiency, cost and energy of one configuration."""
     parts = [
         "devices unknown" if run.num_devices is None else sized(run.num_devices),
-        _ratio_words(run) or "compute to communication unknown",
+        _ratio_words(run, of_exposed=of_exposed) or "compute to communication unknown",
         "goodput unknown" if run.goodput is None else f"goodput {100 * run.goodput:.0f} %",
         "MFU unknown" if run.mfu is None else f"MFU {100 * run.mfu:.0f} %",
     ]

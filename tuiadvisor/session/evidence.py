@@ -355,14 +355,16 @@ def gain_of_twice(parts: tuple[float, float]) -> float:
     return 2 * (fixed + growing) / (fixed + 2 * growing) if growing else 2.0
 
 
-def compute_to_communication(run: Facts) -> tuple[float, str] | None:
+def compute_to_communication(run: Facts, *, of_exposed: bool = False) -> tuple[float, str] | None:
     """Compute against communication in a step, and against which; None when one was not seen or is zero.
+
+    of_exposed: against what is exposed although all of it was seen, beside runs of which it was not.
 
     Waiting for a late rank moves no data: with more devices it is neither more nor less.
     """
     compute = sum(run.seconds.get(name) or 0.0 for name in COMPUTE)
     total_s, skew_s = run.comm_total_s, run.skew_sampled_s
-    moving_s = None if total_s is None or skew_s is None else max(total_s - skew_s, 0.0)
+    moving_s = None if total_s is None or skew_s is None or of_exposed else max(total_s - skew_s, 0.0)
     for spent, which in (
         (moving_s, "all communication, waiting for late ranks left out"),
         (run.transfer_s, "exposed communication, waiting for late ranks left out"),
