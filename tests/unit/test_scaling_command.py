@@ -160,3 +160,21 @@ def test_a_mistake_in_what_to_scale_is_one_line(arguments: list[str], says: str)
     """Which of the two, how many, and what one run cannot answer."""
     with pytest.raises(TuiadvisorError, match=says):
         run(*arguments)
+
+
+def test_the_projects_file_is_read_and_the_command_line_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A limit about the whole run says nothing of a table whose run has no stated length: it is left out."""
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path, "devices,step_s\n8,4\n16,2.2\n32,1.3\n")
+    (tmp_path / ".tuiadvisor.toml").write_text(
+        'objective = "cost"\nprice_per_device_hour = 2.5\nbudget = 1e6\nremaining_samples = 5\n'
+    )
+    found = as_json(capfdbinary, "--table", path)
+    assert found["rows"][0]["cost"] == pytest.approx(8 * 4 * 2.5 / 3600)
+    assert ("rescale", 8) == (found["decision"]["decision"], found["decision"]["devices"])
+    assert ": the cheapest; no deadline was given" in found["decision"]["because"]
+    found = as_json(capfdbinary, "--table", path, "--remaining-steps", "1000", "--objective", "time")
+    assert "within the budget of 1e+06" in found["decision"]["because"]
+    assert "the fastest" in found["decision"]["because"]

@@ -53,6 +53,37 @@ def test_answer_by_hand(aim: Aim, expected: int) -> None:
     assert ("keep" if expected == 64 else "rescale") == decision.decision
 
 
+def test_the_cheapest_is_said_of_the_cheapest_alone() -> None:
+    """Within noise the faster one is chosen, and the cheaper one named."""
+    alike = [sure(8, 100), sure(16, 50.5), sure(32, 28)]
+    decision = decide(alike, Aim(objective="cost"), "h", "")
+    assert decision.devices == 16
+    assert "the cheapest" not in decision.because
+    assert (
+        "as cheap as 8 devices within the noise of 2 % (cost 808 against 800, 1.0 % more)" in decision.because
+    )
+    assert ": the cheapest;" in decide(SIZES, Aim(objective="cost"), "h", "").because
+
+
+def test_nothing_stated_moves_to_no_other_size() -> None:
+    larger = replace(sure(128, 9.5), is_predicted=True)
+    decision = decide([*SIZES, larger], Aim(efficiency_floor=0.5), "h", "")
+    assert ("keep", 64) == (decision.decision, decision.devices)
+    assert decision.because.startswith(
+        "no objective was stated, and without one no number of devices is better"
+    )
+    assert (
+        "rescale" == decide([*SIZES, larger], Aim(objective="time", efficiency_floor=0.5), "h", "").decision
+    )
+
+
+def test_a_floor_that_forbids_a_faster_size_is_named() -> None:
+    larger = sure(128, 13)
+    decision = decide([*SIZES, larger], Aim(objective="time", current=64), "h", "")
+    assert decision.devices == 64
+    assert "below the efficiency floor of 0.8 (efficiency_floor of the preferences)" in decision.because
+
+
 @pytest.mark.parametrize("aim", [Aim(deadline_h=10), Aim(budget=100), Aim(deadline_h=60, budget=810)])
 def test_impossible_limits_stop(aim: Aim) -> None:
     """What no size can meet is said, with what the nearest would take."""
@@ -71,7 +102,7 @@ def test_wasted_doubling_stops_under_every_objective(objective: Objective | None
 
 def test_good_scaling_rescales(tmp_path: Path) -> None:
     """PTD-P at 1536 devices keeps 0.91: twice as many still pay by POP's 0.8."""
-    report = report_of(tmp_path, csv_of(PTD_P), 3072)
+    report = report_of(tmp_path, csv_of(PTD_P), 3072, aim=Aim(objective="time"))
     assert report.predictions[0].efficiency.expected > 0.8
     assert ("rescale", 3072) == (report.decision.decision, report.decision.devices)
 

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentTypeError
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.app import preferences_file
@@ -21,7 +21,7 @@ from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.recognizing import SIZES
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
-from tuiadvisor.scaling.cost import Aim
+from tuiadvisor.scaling.cost import Aim, run_length_known
 from tuiadvisor.scaling.document import document
 from tuiadvisor.scaling.onerun import one_run
 from tuiadvisor.scaling.onerundoc import one_run_document, one_run_text
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.table import Table
 
 MAX_RUNS: Final = 32
+OF_WHOLE_RUN: Final = ("deadline_h", "budget", "price_of_time")
 # What only several sizes can answer.
 OF_SEVERAL: Final = (
     "global_batch", "layout", "label", "objective", "price_per_device_hour", "price_of_time", "deadline", "budget",
@@ -120,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
     targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
     if not targets and (options.global_batch is not None or layout is not None):
         raise TuiadvisorError("--global-batch and --layout say at what to predict: add --predict N,N")
-    aim = _aim(options)
+    aim = _over_stated(_aim(options), table)
     reports = pick(analyse(table, targets, aim), options.label)
     if options.json:
         print_document(document(table, reports, aim))
@@ -135,6 +136,37 @@ def measured_sizes(runs: Sequence[str], table: str | None) -> Table:
         return read_table(table)
     with as_recordings(runs) as read:
         return table_of([_recorded(path, read[path]) for path in runs])
+
+
+def _over_stated(given: Aim, table: Table) -> Aim:
+    """What the command line says, over what the project's file says of the training.
+
+    A limit of the file that is about the whole run is left out where the table does not give its length.
+    """
+    stated = stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor).aim
+    aim = replace(stated, **_typed(given))
+    if run_length_known(aim, table.quantity):
+        return aim
+    left = [
+        name for name in OF_WHOLE_RUN if getattr(stated, name) is not None and getattr(given, name) is None
+    ]
+    if left:
+        print(
+            f"tuiadvisor scale: {', '.join(left)} of {FILE_NAME} not counted: how long the run is, in what the column "
+            f"{table.quantity.column} counts, is not stated",
+            file=sys.stderr,
+        )
+    nothing: dict[str, Any] = dict.fromkeys(left)
+    return replace(aim, **nothing)
+
+
+def _typed(given: Aim) -> dict[str, Any]:
+    """What was said on the command line."""
+    return {
+        name: value
+        for name, value in asdict(given).items()
+        if value is not None and name not in {"efficiency_floor", "overhead"}
+    }
 
 
 def _aim(options: argparse.Namespace) -> Aim:
@@ -163,14 +195,8 @@ def _screen(options: argparse.Namespace) -> int:
             f"--{given[0].replace('_', '-')} cannot be shown with --tui; leave one of the two out"
         )
     known = stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor)
-    typed = {
-        name: value
-        for name, value in asdict(_aim(options)).items()
-        if value is not None and name != "efficiency_floor"
-    }
-    stated = replace(
-        known, aim=replace(known.aim, **typed), candidates=tuple(options.predict)[:MAX_CANDIDATES]
-    )
+    aim = replace(known.aim, **_typed(_aim(options)))
+    stated = replace(known, aim=aim, candidates=tuple(options.predict)[:MAX_CANDIDATES])
     several = tuple(options.runs) if len(options.runs) > 1 else ()
     sizing = Sizing(options.table or "", stated, chosen=several)
     alone = options.runs[0] if len(options.runs) == 1 else ""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.cost import Aim, Objective
 
 LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slower tells nobody anything
+NOT_AIMED: Final = "no objective was stated, and without one no number of devices is better than another"
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -70,12 +71,19 @@ def decide(
     best = _best(allowed, current, aim) if allowed else None
     if best is None:
         return _nothing_allowed(candidates, current, aim)
-    reason = _reason(best, candidates, aim, unit)
+    reason = _reason(best, candidates, allowed, aim, unit)
     if best.devices == current.devices:
         return _stay(current, candidates, aim, reason, refused)
     wasted = _wasted_step(measured, best, current)
     if wasted:
         return SizeDecision("stop", best.devices, f"{wasted}; {reason}")
+    return _to(best, current, aim, reason)
+
+
+def _to(best: Candidate, current: Candidate, aim: Aim, reason: str) -> SizeDecision:
+    """To another size, where anything was stated by which one that wastes nothing is better than another."""
+    if (aim.objective, aim.deadline_h, aim.budget, aim.price_of_time) == (None,) * 4:
+        return SizeDecision("keep", current.devices, f"{NOT_AIMED}; by time it would be {reason}")
     return SizeDecision("rescale", best.devices, reason)
 
 
@@ -181,7 +189,7 @@ def _stay(
         f"at {following.cost / current.cost:.2f} times the cost and efficiency {_beside_floor(following, aim)}"
     )
     if following.efficiency < aim.efficiency_floor:
-        step += f", below the floor of {aim.efficiency_floor:g}"
+        step += f", below {_floor_words(aim)}"
     stopped_by_limits = not _is_within_limits(following, aim)
     if stopped_by_limits or effective_objective(aim) == "cost":
         return SizeDecision("keep", current.devices, f"{reason}; {step}")
@@ -231,7 +239,26 @@ def _changes(gain: float) -> str:
     )
 
 
-def _reason(best: Candidate, candidates: Sequence[Candidate], aim: Aim, unit: str) -> str:
+def _cheapest_words(best: Candidate, allowed: Sequence[Candidate]) -> str:
+    """Of sizes whose costs differ by noise alone the fastest was chosen: a cheaper one is named."""
+    least = min(allowed, key=lambda one: (one.cautious_cost, one.devices))
+    if least.cautious_cost >= best.cautious_cost:
+        return "the cheapest"
+    more = 100 * (best.cautious_cost / least.cautious_cost - 1)
+    return (
+        f"as cheap as {sized(least.devices)} within the noise of {100 * (SAME - 1):.0f} % "
+        f"(cost {best.cautious_cost:.4g} against {least.cautious_cost:.4g}, {more:.1f} % more), and faster"
+    )
+
+
+def _floor_words(aim: Aim) -> str:
+    """Nobody states it with the objective: where it comes from is said with it."""
+    return f"the efficiency floor of {aim.efficiency_floor:g} (efficiency_floor of the preferences)"
+
+
+def _reason(
+    best: Candidate, candidates: Sequence[Candidate], allowed: Sequence[Candidate], aim: Aim, unit: str
+) -> str:
     low = f", at worst {best.cautious_time:.4g}" if best.is_predicted else ""
     source = "predicted" if best.is_predicted else "measured"
     at = f"{sized(best.devices)} ({source} {best.time:.4g} {unit}{low}, efficiency {best.efficiency:.2f})"
@@ -243,10 +270,10 @@ def _reason(best: Candidate, candidates: Sequence[Candidate], aim: Aim, unit: st
             return f"{at}: no size keeps efficiency {aim.efficiency_floor:g}{limits}, this one is nearest"
         return f"{at}: the most devices that keep efficiency {aim.efficiency_floor:g}{limits}"
     if effective_objective(aim) == "cost":
-        return f"{at}: the cheapest{limits or '; no deadline was given, so time does not count'}"
+        return f"{at}: {_cheapest_words(best, allowed)}{limits or '; no deadline was given, so time does not count'}"
     if aim.budget is None and any(one.devices > best.devices for one in candidates):
         said = "" if aim.objective else "; no objective was stated, so time decides"
-        floor = f"larger ones gain nothing or fall below the floor of {aim.efficiency_floor:g}"
+        floor = f"larger ones gain nothing or fall below {_floor_words(aim)}"
         return f"{at}: the fastest{limits}, {floor}{said}"
     return f"{at}: the fastest{limits or ' of the sizes compared'}"
 
