@@ -213,7 +213,7 @@ def test_costs_beside_hours_say_what_they_are() -> None:
 
 
 def test_batches_that_were_recorded_say_what_a_batch_brings() -> None:
-    """Twice the batch brought at most 1.06x, beside 3,537 and 4,749 samples a second that were measured."""
+    """Batches that were recorded are the measure, not what one run would bring if compute grew in proportion."""
     run = final_view(Job(num_ranks=2, num_steps=250))
     assert run.step.throughput_steps_s is not None
     other = replace(
@@ -228,14 +228,28 @@ def test_batches_that_were_recorded_say_what_a_batch_brings() -> None:
     told = [
         next(one for one in session.stages if one.pattern == "P2").conclusion for session in (alone, both)
     ]
-    assert "Twice the work a step would raise throughput at most 1.0" in told[0]
+    assert "Twice the work a step would raise throughput 1.0" in told[0]
+    assert "if compute and input grow in proportion, more where they do not" in told[0]
     assert "By the batches recorded twice the work a step raises throughput 1.33x." in told[1]
-    assert "at most" not in told[1]
+    assert "in proportion" not in told[1]
     assert "by the batches recorded" in (texts(both, "P2")["fixed and growing part"] or "")
     said = whys.why("batch", facts("a", run), (facts("b", other),), Machine()).answer
     assert "at best" not in said
     assert "brings 1.33x the samples a second" in said
     assert "Measured: " in said
+
+
+def test_one_batch_does_not_tell_whether_a_late_rank_is_as_late_at_any() -> None:
+    """One late by a constant: "at best 1.10x" by its time counted as growing, where twice the batch brought 1.96x."""
+    run = view((LATE,))
+    told = next(one for one in held(Recorded("a", run)).stages if one.pattern == "P2")
+    assert texts(held(Recorded("a", run)), "P2")["fixed and growing part"] is None
+    assert told.conclusion.startswith("What twice the work a step brings is unknown: ")
+    said = whys.why("batch", facts("a", run), (), Machine())
+    assert said.answer.startswith(f"Unknown: {run.findings[0].message}")
+    assert "twice the batch" in said.unknown
+    without = replace(run, findings=())
+    assert texts(held(Recorded("a", without)), "P2")["fixed and growing part"] is not None
 
 
 def test_energy_is_the_devices_own_meter_or_unknown() -> None:

@@ -19,6 +19,7 @@ from tuiadvisor.session.evidence import (
     fixed_and_growing,
     gain_of_twice,
     largest_parts,
+    late_parts,
     measured_parts,
     part_words,
     parts_sum_s,
@@ -110,8 +111,9 @@ def _p2(material: Material) -> list[Item]:
     split = None
     if parts is not None:
         split = f"{seconds(parts[0])} of a step stay the same at any batch, {seconds(parts[1])} grow with it"
-        split += ", by the batches recorded" if recorded else ""
-    items = [item("fixed and growing part", split, RECORD)]
+        split += ", by the batches recorded" if recorded else " if compute and input grow in proportion"
+    measure = TWICE_THE_BATCH if late_parts(run) else RECORD
+    items = [item("fixed and growing part", split, measure)]
     cost_s = _warmup_s(run)
     warmup = (
         None if cost_s is None else f"slow first steps cost {seconds(cost_s)} beyond what they take later"
@@ -127,6 +129,7 @@ def _p2(material: Material) -> list[Item]:
     return items
 
 
+TWICE_THE_BATCH: Final = "record the same training at twice the batch, then: tuiadvisor advise TWICE ONCE"
 LENGTHS: Final = (1, 10, 100)
 LITTLE: Final = 0.01  # of a run: what is paid once and takes less is amortized
 
@@ -174,7 +177,15 @@ def _p2_concludes(material: Material) -> str:
         twice = gain_of_twice(recorded)
         said.append(f"By the batches recorded twice the work a step raises throughput {twice:.2f}x.")
     elif parts is not None and sum(parts) > 0:
-        said.append(f"Twice the work a step would raise throughput at most {gain_of_twice(parts):.2f}x.")
+        said.append(
+            f"Twice the work a step would raise throughput {gain_of_twice(parts):.2f}x if compute and input grow in "
+            "proportion, more where they do not: one batch does not tell."
+        )
+    elif late := late_parts(material.run):
+        said.append(
+            f"What twice the work a step brings is unknown: {late[0].title[0].lower()}{late[0].title[1:]}, and one "
+            "batch does not tell whether that grows with it."
+        )
     parts_s = [cost for cost in (_warmup_s(material.run), startup(material.run, material.answers)) if cost]
     if parts_s and material.remaining_steps and material.run.step_s:
         cost_s = sum(parts_s)

@@ -311,10 +311,13 @@ def named_values(run: Facts, others: tuple[Facts, ...]) -> dict[str, object]:
 
 
 def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
-    """(seconds of a step that its batch does not change, seconds that grow with it); None without a breakdown.
+    """(seconds of a step that no batch changes, seconds that grow where compute and input do); None: cannot be told.
 
-    Fixed: the exchange once everyone is there and the optimizer. Waiting for late ranks is neither.
+    Fixed: the exchange once everyone is there and the optimizer. Waiting for late ranks is neither. What a late rank
+    itself spends stands within the growing phases, and one batch does not show whether it grows: see `late_parts`.
     """
+    if late_parts(run):
+        return None
     transfer = run.transfer_s if run.transfer_s is not None else run.seconds.get("comm_exposed")
     if transfer is None and run.num_ranks == 1:
         transfer = 0.0  # there is nobody to exchange with
@@ -323,6 +326,13 @@ def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
     if not found or transfer is None:
         return None
     return transfer + (run.seconds.get("optimizer") or 0.0), sum(found)
+
+
+def late_parts(run: Facts) -> tuple[Finding, ...]:
+    """What makes ranks late within the phases that are taken to grow with the batch: it may be as long at any."""
+    return tuple(
+        found for found in run.findings if found.ranks and found.loss_s_per_step and found.phase in GROWING
+    )
 
 
 def batch_law(run: Facts, others: tuple[Facts, ...]) -> BatchLaw | None:

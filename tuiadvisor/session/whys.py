@@ -14,6 +14,7 @@ from tuiadvisor.session.evidence import (
     fixed_and_growing,
     gain_of_twice,
     largest_parts,
+    late_parts,
     measured_parts,
     part_words,
     parts_sum_s,
@@ -118,7 +119,8 @@ def _allreduce(run: Facts) -> Why:
 def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
     question = "Why does batch size change throughput?"
     recorded, parts = measured_parts(run, others), fixed_and_growing(run)
-    if (recorded is None and parts is None) or run.step_s is None:
+    late = late_parts(run) if recorded is None else ()
+    if (recorded is None and parts is None and not late) or run.step_s is None:
         return Why("batch", question, "Unknown: the step was not seen in parts.", "Record ranks with hooks.")
     if recorded is not None:
         answer = (
@@ -128,9 +130,14 @@ def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
         )
     elif parts is not None:
         answer = (
-            f"{seconds(parts[0])} of a step (gradient communication and optimizer) cost the same at any batch, "
-            f"{seconds(parts[1])} grow with it. Twice the batch would pay the fixed part once for twice the samples: "
-            f"at best {gain_of_twice(parts):.2f}x the samples a second."
+            f"{seconds(parts[0])} of a step (gradient communication and optimizer) cost the same at any batch. Twice "
+            f"the batch would pay that once for twice the samples: {gain_of_twice(parts):.2f}x the samples a second if the "
+            f"{seconds(parts[1])} of compute and input grow in proportion, more where they do not."
+        )
+    else:
+        answer = (
+            f"Unknown: {late[0].message} Whether that grows with the batch decides what twice the batch brings, and "
+            "one batch does not tell."
         )
     measured = [
         (entry.samples_per_step, entry.samples_per_step / entry.step_s)
@@ -141,8 +148,8 @@ def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
         listed = ", ".join(f"{batch:.0f} samples a step: {rate:.0f}/s" for batch, rate in sorted(measured))
         return Why("batch", question, f"{answer} Measured: {listed}.", "")
     unknown = (
-        "One batch size was recorded, so this is a bound from one run (it takes compute to grow in proportion): record "
-        "the same training at twice the batch and give both files."
+        "One batch size was recorded, and one does not tell what grows with it: record the same training at twice the "
+        "batch and give both files."
     )
     return Why("batch", question, answer, unknown)
 
