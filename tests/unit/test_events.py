@@ -779,3 +779,24 @@ def test_a_hub_that_stood_for_a_while_moves_no_onset(how: str, begin_s: float, e
     (onset,) = [event for event in log.events if event.kind == "onset"]
     assert not onset.by_then
     assert onset.wall_s == pytest.approx(1_700_000_003.75, abs=0.01)
+
+
+def test_a_beginning_does_not_creep_as_old_steps_leave_the_window() -> None:
+    """Since step 5 or earlier it was, then 591, 739, 1,695 and 1,822 of a rank that was late all the time."""
+    view, log = views.straggler(), EventLog()
+    unseen = view.findings[0].evidence | {"onset_seen": 0}
+
+    def since(step: int, second: float, findings: bool = True) -> list[tuple[int | None, bool]]:
+        found = replace(view.findings[0], since_step=step, evidence=unseen)
+        late = replace(view.stragglers[0], since_step=step, onset_seen=False)
+        shown = at(view, second, 2000, findings=(found,) if findings else (), stragglers=(late,))
+        log.take(shown)
+        dated = log.dated(shown)
+        return [(each.since_step, each.onset_seen) for each in (*dated.findings, *dated.stragglers)]
+
+    assert since(5, 10.0) == [(5, False)] * 2
+    assert since(591, 20.0) == [(5, False)] * 2
+    for second in (20.0 + GONE_S, 21.0 + 2 * GONE_S):
+        since(700, second, findings=False)
+    assert since(739, 30.0 + 2 * GONE_S) == [(5, False)] * 2
+    assert since(2600, 40.0 + 2 * GONE_S) == [(5, False)] * 2

@@ -295,3 +295,18 @@ def test_hours_that_are_none_are_refused(text: str) -> None:
     assert quiet_hours("22:00-7:30") == (1320, 450)
     with pytest.raises(ValueError, match="write 22:00-07:00"):
         quiet_hours(text)
+
+
+def test_a_finding_that_was_told_and_goes_on_is_no_news(clock: Clock) -> None:
+    """The same rank's lateness rang anew each time that it had been a warning for more than a minute."""
+    alerts, critical = Alerts(clock), views.straggler()
+    alerts.take(views.live(views.healthy()))
+    warning = replace(critical, findings=(replace(critical.findings[0], severity="warning"),))
+    told = []
+    for view in (critical, *[warning] * 10, critical, views.healthy(), critical):
+        clock.now_s += AGAIN_S / 4
+        told.append(bool(alerts.take(views.live(view))))
+    assert told == [True] + [False] * 13
+    alerts.take(views.live(views.healthy()))
+    clock.now_s += AGAIN_S
+    assert alerts.take(views.live(critical))

@@ -140,6 +140,38 @@ class EventLog:
             )
         )
 
+    def dated(self, view: RunView) -> RunView:
+        """The picture with each finding since where it was known to stand already.
+
+        Steps that leave the window take the beginning with them: "since step 5 or earlier" does not become 591.
+        """
+        begun = {id(found): self._since(found) for found in view.findings}
+        by_rank = {rank: found for found in view.findings for rank in found.ranks}
+        stragglers = tuple(
+            replace(late, since_step=dated[0], onset_seen=dated[1])
+            if (found := by_rank.get(late.rank)) is not None
+            and found.since_step == late.since_step
+            and (dated := begun[id(found)]) is not None
+            else late
+            for late in view.stragglers
+        )
+        findings = tuple(
+            found
+            if (dated := begun[id(found)]) is None
+            else replace(found, since_step=dated[0], evidence=found.evidence | {"onset_seen": int(dated[1])})
+            for found in view.findings
+        )
+        return replace(view, findings=findings, stragglers=stragglers)
+
+    def _since(self, found: Finding) -> tuple[int, bool] | None:
+        """Since when it is known to stand, and whether its beginning was seen; None where the picture knows it best."""
+        standing = self._standing.get((found.id, found.ranks))
+        if standing is None or standing.first_step is None or found.since_step is None or found.onset_seen:
+            return None
+        if standing.first_step >= found.since_step:
+            return None
+        return standing.first_step, standing.is_onset_seen
+
     def end(self, view: RunView) -> None:
         """Nothing comes after this picture: what it does not have although steps went on is over."""
         self.take(view)
@@ -227,6 +259,9 @@ class EventLog:
         number = former.num_times if former is not None else 0
         is_dated = found.since_step is not None or not self._has_jumped
         first = view.last_step if found.since_step is None else found.since_step
+        if former is not None and first is not None and not found.onset_seen and former.last_step is not None:
+            # Late in steps in which it was late before: it had not gone.
+            first = former.first_step if first <= former.last_step else first
         standing = _Standing(
             found, number, now_s, now_s, first, found.onset_step is not None, view.last_step, is_dated
         )

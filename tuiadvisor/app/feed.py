@@ -128,7 +128,7 @@ class Feed:
                 self._changed = False
                 if self._is_as_it_comes():
                     self.events.take(self.view)
-                    self.view = replace(self.view, past=self._past(self.view))
+                    self.view = replace(self.events.dated(self.view), past=self._past(self.view))
                 self._view_costs_s = (*self._view_costs_s[1:], time.thread_time() - cpu_s)
                 # One dear view (the first imports what it needs) is no reason to stand still: the cheapest of three.
                 cost_s = min(self._view_costs_s)

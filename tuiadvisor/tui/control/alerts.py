@@ -2,10 +2,11 @@
 
 In: states of the run.  Out: rows below the header, an Alert to notify with. A stall has its banner as long as it
 lasts, a critical finding for half a minute after it opened; that a rank died, without having been asked to end, the
-header and the verdict say. Each is told once; one that closes and opens again within a minute is told anew only when it
-outlasts that minute; what is still open is told again where that is preferred, but for the dead. In quiet hours nothing
-rings but, as preferred, a job that stands or dies; what they hid and is still open rings when they end. Of recordings
-and of the past nothing is told: nobody needs to be called for these.
+header and the verdict say. Each is told once; a stall that closes and opens again within a minute is told anew only
+when it outlasts that minute, and a finding that was told is no news until it was gone for as long, as a warning too;
+what is still open is told again where that is preferred, but for the dead. In quiet hours nothing rings but, as
+preferred, a job that stands or dies; what they hid and is still open rings when they end. Of recordings and of the
+past nothing is told: nobody needs to be called for these.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Alerts:
         self._open: frozenset[str] | None = None  # None: no figures were seen yet
         self._told_s: dict[str, float] = {}  # when each was told last
         self._opened_s: dict[str, float] = {}
+        self._found_s: dict[str, float] = {}  # when a finding was there last, of whatever severity
 
     def take(self, state: FeedState) -> Alert | None:
         """Return what to ring for, or None."""
@@ -63,7 +65,12 @@ class Alerts:
         now = self.clock()
         former, self._open = self._open, _open_in(view)
         # Whoever comes to a run that has its findings already reads them; a stall is news at any time.
-        news = [key for key in sorted(self._open) if key not in (former or ()) and _is_news(key, former)]
+        news = [
+            key
+            for key in sorted(self._open)
+            if key not in (former or ()) and _is_news(key, former) and not self._has_stayed(key, now)
+        ]
+        self._found_s |= dict.fromkeys(map(_key, view.findings), now)
         self._opened_s |= dict.fromkeys(news, now)
         self._owed |= set(news)
         self._owed |= {key for key in self._open if self._is_again(key, now)}
@@ -78,6 +85,10 @@ class Alerts:
             return False
         told_s, after_s = self._told_s.get(key), self.rules.repeat_s
         return told_s is not None and after_s is not None and now - told_s >= max(after_s, AGAIN_S)
+
+    def _has_stayed(self, key: str, now: float) -> bool:
+        """Whether it is a finding that was told and has not been gone for long since: the same trouble goes on."""
+        return key in self._told_s and now - self._found_s.get(key, -AGAIN_S) < AGAIN_S
 
     def _is_fresh(self, key: str, now: float) -> bool:
         """Whether it was told a moment ago: what is still open when the moment is over is told then."""
