@@ -25,6 +25,7 @@ from tuiadvisor.app.jobs import age, parsed_queue
 from tuiadvisor.app.running_hubs import Followed, Hub, Watchings, running_hubs
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns, OpenRun
 from tuiadvisor.tui.contract.feed import CLOSED
+from tuiadvisor.tui.pages.home import job_lines
 from tuiadvisor.views.job_list import Watched
 
 if TYPE_CHECKING:
@@ -182,6 +183,24 @@ def test_a_process_that_only_names_our_modules_is_no_hub() -> None:
         assert process.pid not in {hub.pid for hub in running_hubs()}
     finally:
         process.communicate()
+
+
+def test_an_empty_answer_is_asked_again() -> None:
+    """A second enter took back the first without a word."""
+    board = keyboard()
+    asked = board.press("down", "enter")
+    assert "y or n, then enter" in board.press("enter")
+    assert board.press("w", "enter") == asked
+    assert "not attached" in board.press("n", "enter")
+    board.press("enter", "enter", "y", "enter")
+    assert board.shell.asked[-1] == Attach(("--pid", "9000"))
+
+
+def test_jobs_that_squeue_does_not_tell_are_unknown_not_none() -> None:
+    desk = replace(LISTED, jobs=(), slurm_note="squeue: fatal: no controller")
+    rows = [row.text for row in job_lines(desk, 80)]
+    assert any("yours in Slurm" in row and "unknown" in row for row in rows)
+    assert not any("0 jobs" in row for row in rows)
 
 
 @pytest.mark.parametrize("answer", [("n", "enter"), ("enter",), ("escape",)])

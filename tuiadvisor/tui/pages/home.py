@@ -90,16 +90,25 @@ def ask_attach(place: Place, key: str) -> None:
         return
 
     def answer(typed: str) -> None:
-        if typed.strip().lower() in {"y", "yes"}:
+        said = typed.strip().lower()
+        if said in {"y", "yes"}:
             place.shell.ask(Attach(entry.target))
+        elif said in {"n", "no"}:
+            drop()
         else:
-            place.say("not attached: nothing was put into it")
+            ask()
+
+    def drop() -> None:
+        place.say("not attached: nothing was put into it")
+
+    def ask() -> None:
+        place.ask_for(Prompt(question, "its probes leave when you quit", answer, drop=drop))
 
     ranks = text_of.count(entry.num_ranks, "rank") if entry.num_ranks is not None else entry.where
     asked = f", {ranks}? y or n, then enter"
     room = NARROW - len("Attach to ") - len(asked) - TYPED
     question = f"Attach to {fit_middle(_name(entry), room).rstrip()}{asked}"
-    place.ask_for(Prompt(question, "its probes leave when you quit", answer))
+    ask()
 
 
 def why_not_attached(entry: JobEntry, *, can_attach: bool) -> str:
@@ -223,7 +232,8 @@ def job_lines(desk: DeskState, width: int) -> list[Line]:
     else:
         rows += [line((text, "dim")) for text in wrap("looking …" if desk.is_looking else NONE_HERE, width)]
     if queued or desk.slurm_note:
-        rows += [BLANK, rule("yours in Slurm", width, text_of.count(len(queued), "job"))]
+        number = text_of.count(len(queued), "job") if queued or not desk.slurm_note else text_of.UNKNOWN
+        rows += [BLANK, rule("yours in Slurm", width, number)]
         rows += [line((text, "dim")) for text in wrap_within(desk.slurm_note, width, 2)]
         rows += [_job_line(each, columns) for each in queued]
     return rows
