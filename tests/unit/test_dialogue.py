@@ -424,6 +424,25 @@ def test_yes_and_no_stand_in_the_footer_only_where_they_answer() -> None:
     assert "up and down choose" in keyboard.press("y")
 
 
+def test_enter_takes_the_answer_that_is_highlighted_from_the_first_on() -> None:
+    """Down and enter gave the first answer: nothing was highlighted before."""
+    keyboard = board()
+    asked = keyboard.place.at(DialoguePage).question()
+    assert asked is not None
+    assert keyboard.place.page.cursor == ("answer", "yes")
+    keyboard.press("down", "enter")
+    assert keyboard.shell.asked[-1] == Answer(asked.id, "no")
+    assert "take this answer back" not in "\n".join(row.text for row in keyboard.place.rows(160, 45))
+
+
+def test_the_last_answer_can_be_taken_back_where_it_stands() -> None:
+    session = guided(held((LATE,), {"effort_hours": 40.0}, last="effort_hours"), "")
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=session))
+    assert "take this answer back" in keyboard.press("d")
+    keyboard.press("up", "enter")
+    assert keyboard.shell.asked[-1] == Answer("effort_hours", "")
+
+
 def test_a_number_is_typed() -> None:
     """Enter asks for it at once: it is all that can be chosen."""
     number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(

@@ -84,6 +84,7 @@ class Dialogue:
     wanted: str = ""  # what another number of devices would bring, where one was named
     wanted_before: str = ""  # before the last answer
     is_open: bool = False  # nothing is decided yet
+    last_id: str = ""  # the question that `last` answers
     looked: str = ""  # what sampled stacks have answered
 
 
@@ -128,6 +129,7 @@ def dialogue(
         is_open=decision.is_open,
         looked=material.run.look.words if material.run.look is not None else "",
         last=_last(questions, answers, last),
+        last_id=last if last in answers else "",
         num_answers=len(answers),
         num_left=len(left_out) if why_over and len(answers) < MAX_ANSWERS else len(worth),
         wanted=size_words(material.case),

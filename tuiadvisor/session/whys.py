@@ -131,8 +131,9 @@ def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
     elif parts is not None:
         answer = (
             f"{seconds(parts[0])} of a step (gradient communication and optimizer) cost the same at any batch. Twice "
-            f"the batch would pay that once for twice the samples: {gain_of_twice(parts):.2f}x the samples a second if the "
-            f"{seconds(parts[1])} of compute and input grow in proportion, more where they do not."
+            "the batch would pay that once for twice the samples: "
+            f"{gain_of_twice(parts):.2f}x the samples a second if the {seconds(parts[1])} of compute and input grow in "
+            "proportion, more where they do not."
         )
     else:
         answer = (

@@ -82,6 +82,11 @@ def answer(place: Place, word: str) -> None:
     place.ask_for(Prompt("answer", f"{answer_hint(asked)}; esc stops", keep))
 
 
+def take_back(place: Place, name: str) -> None:
+    """The last answer, as if it had not been given."""
+    place.shell.ask(Answer(name, ""))
+
+
 class DialoguePage(Page):
     """One question at a time, over the run's evidence."""
 
@@ -92,6 +97,7 @@ class DialoguePage(Page):
         "explain, doubled by each answer for it and halved by each against it, those of sampled stacks too: an order "
         "to look in, no measurement. "
         "It ends when no answer would change the decision, the ONE change or the first cause. "
+        "Enter takes what is highlighted; on what you said, above the question, it takes that back. "
         "N asks whether another number of devices is worth it; 5 has all questions."
     )
     is_screen = True
@@ -123,7 +129,7 @@ class DialoguePage(Page):
         "previous_finding": other_size,
     }
     own = frozenset({"copy", "next_finding", "sort", "previous_finding"})
-    opens: ClassVar = {"answer": answer}
+    opens: ClassVar = {"answer": answer, "back": take_back}
 
     def question(self) -> Asked | None:
         """Return what is asked."""
@@ -166,14 +172,20 @@ class DialoguePage(Page):
         rows = [rule("dialogue", width, number)]
         if found.last:
             rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}", width)]
+            rows.append(line((fit("  take this answer back", width), "dim"), target=("back", found.last_id)))
         if found.looked:
             rows += [line((text, "dim")) for text in wrap(f"answered by its stacks: {found.looked}", width)]
         asked = found.question
+        words = () if asked is None else WORDS.get(asked.kind, asked.choices) or ("",)
+        if self.cursor not in {("back", found.last_id), *(("answer", word) for word in words)}:
+            self.cursor = (
+                ("answer", words[0]) if words else None
+            )  # what enter takes is highlighted from the first on
         if asked is None:
             return [*rows, *(line((text, "strong")) for text in wrap(found.why_over, width))]
         rows += [line((text, "strong")) for text in wrap(asked.ask, width)]
         rows += [line((text, "accent")) for text in wrap(f"({found.why_asked})", width)]
-        for word in WORDS.get(asked.kind, asked.choices) or ("",):
+        for word in words:
             shown = f"  {word}" if word else f"  enter, then {answer_hint(asked)}"
             rows.append(line((fit(shown, width), "text"), target=("answer", word)))
         return [*rows, *bullet("to find out:", asked.measure, width, "dim")]
