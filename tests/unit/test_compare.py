@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from snapshot import views
 from synthetic_run import MS, Fault, Job, encoded, frames
 
+from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import busier, terms
 from tuiadvisor.advisor.compare.comparing import (
     ComparisonOptions,
@@ -165,6 +167,28 @@ def test_the_phase_that_grew_is_named(before: Measured) -> None:
     assert "regressed" == found.verdict
 
 
+def test_what_the_first_run_only_remarked_is_not_new() -> None:
+    """It said "new: oversubscribed host" beside a first run that has the same as a remark; its name is a title."""
+    late = views.straggler()
+    found = late.findings[0]
+    crowd = replace(
+        found, id="crowded_host", title="Oversubscribed host: the ranks wait for cores", severity="info",
+        ranks=(), phase=None, loss_s_per_step=None,
+    )  # fmt: skip
+    before = replace(late, findings=(found, crowd))
+    after = replace(late, findings=(replace(crowd, severity="warning"),))
+    states = {entry.id: entry.state for entry in finding_changes(before, after)}
+    assert states["crowded_host"] == "uncovered"
+    assert {"new"} == {
+        entry.state
+        for entry in finding_changes(replace(late, findings=(found,)), after)
+        if entry.id == "crowded_host"
+    }
+    said = bottleneck(before, after).sentence
+    assert said.endswith("to oversubscribed host: the ranks wait for cores.")
+    assert "_" not in said
+
+
 def test_the_bottleneck_moves() -> None:
     """Input-bound before; after the fix a straggler shows, and the sentence says both."""
     old = measured(replace(JOB, num_ranks=4).with_faults(Fault("data", None, 12 * MS)))
@@ -172,8 +196,8 @@ def test_the_bottleneck_moves() -> None:
     found = compare(old, new)
     assert "improved" == found.verdict
     assert found.bottleneck.moved
-    assert found.bottleneck.sentence.startswith("The bottleneck moved from input_bound in data wait")
-    assert "straggler in backward (rank 2)" in found.bottleneck.sentence
+    assert found.bottleneck.sentence.startswith("The bottleneck moved from all ranks wait for data loading")
+    assert "others wait for rank 2 (backward)" in found.bottleneck.sentence
     assert {"input_bound": "resolved", "straggler": "new"} == {
         entry.id: entry.state for entry in found.findings
     }
@@ -267,7 +291,7 @@ def test_what_another_model_does_not_lose_is_not_resolved() -> None:
         entry.id: entry.state for entry in found.findings
     }
     assert not found.bottleneck.moved
-    assert found.bottleneck.sentence.startswith("Two models: before, input_bound in data wait")
+    assert found.bottleneck.sentence.startswith("Two models: before, all ranks wait for data loading")
     assert found.goodput is not None
     assert (None, None) == (found.goodput.improved, found.throughput.ratio)
     assert "improved" not in found.goodput.sentence

@@ -122,6 +122,22 @@ def test_one_mark_is_not_enough_and_marking_again_takes_it_away(keyboard: Keyboa
     assert "choose a recording first" in keyboard.press("g", "m")
 
 
+def test_newer_recordings_of_other_jobs_hide_none_of_the_same(keyboard: Keyboard) -> None:
+    """It said "none beside this one" with four in the folder: the newest 16 were imports."""
+    after, before = desks.desk().runs[:2]
+    others = tuple(replace(after, path=f"/runs/{number}.tuirec", label="trace.json") for number in range(20))
+    entries = (after, *others, before)
+    folder = replace(desks.desk(open_path=after.path), runs=entries)
+    keyboard.place.take_desk(folder)
+    shown = keyboard.press("1", "7")
+    assert "before  " in shown
+    assert "none beside this one" not in shown
+    unread = tuple(replace(entry, state="unread", label="") for entry in others)
+    keyboard.place.take_desk(replace(folder, runs=(after, *unread, before)))
+    keyboard.press("1", "7")
+    assert len(keyboard.place.wanted_runs()) == 16
+
+
 def test_without_a_comparison_the_job_s_other_recordings_are_at_hand(keyboard: Keyboard) -> None:
     """Those of the same job; enter compares in the order of the files' ages, whichever of the two is shown."""
     assert "other recordings" not in keyboard.press("7")

@@ -24,6 +24,7 @@ STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a succe
 def finding_changes(before: RunView, after: RunView, *, apart: str = "") -> tuple[FindingChange, ...]:
     """Every finding above info of either run, largest loss first. apart: as of `bottleneck`."""
     old, new = _by_kind(before), _by_kind(after)
+    noted = {(found.id, found.phase or "") for found in before.findings}
     changes = []
     for key in sorted(set(old) | set(new)):
         first, second = old.get(key), new.get(key)
@@ -31,6 +32,8 @@ def finding_changes(before: RunView, after: RunView, *, apart: str = "") -> tupl
         assert known is not None  # noqa: S101  # the key came from one of the two
         amounts = _amount(known, before), _amount(known, after)
         state = _whose(first, second) if apart else _state(first, second, *amounts)
+        if state == "new" and key in noted:
+            state = "uncovered"  # the first run says so itself, if only as a remark
         changes.append(_change(first, second, state))
     changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
     return tuple(changes)
@@ -96,29 +99,30 @@ def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottlenec
     """
     old, new = _dominant(before), _dominant(after)
     name_old, name_new = _name(old), _name(new)
+    said_old, said_new = _said(old), _said(new)
     if old is None and new is None:
         return Bottleneck(None, None, moved=False, sentence="No finding above info limits either run.")
     if apart:
-        sides = ((name_old, old), (name_new, new))
+        sides = ((said_old, old), (said_new, new))
         first, second = (f"{name}{_cost(found)}" if name else "nothing above info" for name, found in sides)
         sentence = f"{apart}: before, {first}; after, {second}."
         return Bottleneck(name_old, name_new, moved=False, sentence=sentence)
     if old is None:
         return Bottleneck(
-            None, name_new, moved=True, sentence=f"A bottleneck appeared: {name_new}{_cost(new)}."
+            None, name_new, moved=True, sentence=f"A bottleneck appeared: {said_new}{_cost(new)}."
         )
     if new is None:
         left = after.verdict.next_constraint
         rest = f"; {left.replace('_', ' ')} is the longest part left" if left else ""
         return Bottleneck(
-            name_old, None, moved=True, sentence=f"The bottleneck is gone: {name_old}{_cost(old)}{rest}."
+            name_old, None, moved=True, sentence=f"The bottleneck is gone: {said_old}{_cost(old)}{rest}."
         )
     if (old.id, old.phase, old.ranks) == (new.id, new.phase, new.ranks):
         cost = ""
         if old.loss_s_per_step is not None and new.loss_s_per_step is not None:
             cost = f"; it cost {seconds(old.loss_s_per_step)} a step, now {seconds(new.loss_s_per_step)}"
         return Bottleneck(
-            name_old, name_new, moved=False, sentence=f"The bottleneck is the same: {name_new}{cost}."
+            name_old, name_new, moved=False, sentence=f"The bottleneck is the same: {said_new}{cost}."
         )
     foretold = before.verdict.next_constraint
     as_said = ", as the first run predicted" if foretold and foretold == new.phase else ""
@@ -126,7 +130,7 @@ def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottlenec
         name_old,
         name_new,
         moved=True,
-        sentence=f"The bottleneck moved from {name_old}{_cost(old)} to {name_new}{_cost(new)}{as_said}.",
+        sentence=f"The bottleneck moved from {said_old}{_cost(old)}, to {said_new}{_cost(new)}{as_said}.",
     )
 
 
@@ -147,6 +151,17 @@ def _name(finding: Finding | None) -> str | None:
         listed = ", ".join(map(str, finding.ranks[:8])) + (" and more" if len(finding.ranks) > 8 else "")
         ranks = f" (rank {listed})" if len(finding.ranks) == 1 else f" (ranks {listed})"
     return f"{finding.id}{where}{ranks}"
+
+
+def _said(finding: Finding | None) -> str | None:
+    """Its title within a sentence, and its phase where the title does not have it."""
+    if finding is None:
+        return None
+    title = finding.title
+    if title[1:2].islower():
+        title = title[:1].lower() + title[1:]
+    phase = (finding.phase or "").replace("_", " ")
+    return title if not phase or phase in title.lower() else f"{title} ({phase})"
 
 
 def _cost(finding: Finding | None) -> str:

@@ -39,7 +39,10 @@ WIDTH = 80
 GAP = 2
 MARGIN = 1
 WIDE = 116  # columns from which two blocks stand side by side
-MOST_BESIDE = 16  # newest recordings that are read to see which are of the same job
+MOST_BESIDE = (
+    16  # recordings of the same job that are shown, and that are read at a time to see which they are
+)
+MOST_LOOKED_AT = 128  # newest recordings of whatever job
 OUTCOMES = {
     "improved": "▼ IMPROVED",
     "regressed": "▲ REGRESSED",
@@ -238,20 +241,27 @@ class ComparePage(Page):
     def _same_job(self, state: FeedState, width: int) -> list[Line]:
         """Return the recordings of the job that is shown, newest first; rows not read yet are asked for."""
         shown = self.desk.open_path
-        beside = [entry for entry in self.desk.runs if entry.path != shown][:MOST_BESIDE]
-        if not shown or state.view is None or not beside:
+        newest = [entry for entry in self.desk.runs if entry.path != shown][:MOST_LOOKED_AT]
+        if not shown or state.view is None or not newest:
             return []
         label = state.view.run.label
+        # Those known to be of another job, however new, take no place.
+        beside = [entry for entry in newest if _may_be_of(entry, label)][:MOST_BESIDE]
         self.wanted = tuple(entry.path for entry in beside if entry.state == "unread")
         found = [entry for entry in beside if entry.label == label and entry.last_step is not None]
-        num_open = sum(entry.state in ("unread", "reading") for entry in beside)
+        num_open = sum(entry.state in ("unread", "reading") for entry in newest)
         looked = (
-            f"{num_open} of {len(beside)} not read yet" if num_open else f"newest {len(beside)} looked at"
+            f"{num_open} of {len(newest)} not read yet" if num_open else f"newest {len(newest)} looked at"
         )
         rows = [BLANK, rule(f"other recordings of {label}", width, looked)]
         if not found:
             return [*rows, *([] if num_open else [line(("none beside this one", "dim"))])]
         return [*rows, *_table(found, width)]
+
+
+def _may_be_of(entry: RunEntry, label: str) -> bool:
+    """Whether a recording is of a job, or not read yet."""
+    return entry.state in ("unread", "reading") or (entry.label == label and entry.last_step is not None)
 
 
 def _what_follows(marked: MarkedBefore, live: RunView | None) -> str:
