@@ -16,6 +16,7 @@ from tuiadvisor.advisor.compare.comparing import (
     ComparisonOptions,
     Measured,
     _detectable,
+    _plain,
     _sentence,
     _why_blind,
     compare,
@@ -165,6 +166,11 @@ def test_the_phase_that_grew_is_named(before: Measured) -> None:
     assert forward.high_s is not None
     assert forward.low_s <= 5 * MS <= forward.high_s
     assert "regressed" == found.verdict
+
+
+def test_rates_stand_without_an_exponent() -> None:
+    """It said "1.048e+04 samples/s"."""
+    assert ("10,477", "41.7") == (_plain(10_477.4), _plain(41.7))
 
 
 def test_what_the_first_run_only_remarked_is_not_new() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.machine import Machine
-from tuiadvisor.session.markdown import gain_words
+from tuiadvisor.session.markdown import gain_words, markdown
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.views.efficiency import Stack
@@ -250,6 +251,22 @@ def test_one_batch_does_not_tell_whether_a_late_rank_is_as_late_at_any() -> None
     assert "twice the batch" in said.unknown
     without = replace(run, findings=())
     assert texts(held(Recorded("a", without)), "P2")["fixed and growing part"] is not None
+
+
+def test_sums_are_in_the_stated_currency_and_no_id_stands_in_the_text() -> None:
+    """It said "28.88 in money" and "2.5 money a device-hour" where EUR was stated, and named rules by their ids."""
+    stated = replace(PRICED, currency="EUR", remaining_steps=100_000.0)
+    session = held(Recorded("late.rec", view((LATE,))), intent=stated)
+    text = markdown(session)
+    assert "EUR a device-hour" in text
+    assert session.decision.saved_money is not None
+    assert " EUR" in gain_words(session.decision, "EUR")
+    assert "money" not in gain_words(session.decision, "EUR")
+    assert not re.search(r"\d in money", text)
+    not_asked = {name for stage in session.stages for name in stage.not_asked}
+    assert not_asked
+    assert not any(f"{name}," in text for name in not_asked if "_" in name)
+    assert f"change for {view((LATE,)).findings[0].id}" not in text
 
 
 def test_energy_is_the_devices_own_meter_or_unknown() -> None:

@@ -375,8 +375,11 @@ def _p4_concludes(material: Material) -> str:
 
 
 def _p5(material: Material) -> list[Item]:
+    titles = {found.id: found.title for found in reversed(material.run.findings)}
     items = [
-        material.item(f"change for {one.finding}", candidate_words(one, material.run.step_s))
+        material.item(
+            f"change: {titles.get(one.finding, one.finding)}", candidate_words(one, material.run.step_s)
+        )
         for one in material.candidates
     ]
     lacking = [name for name in PRICES_A_CHANGE if getattr(material.intent, name) is None]

@@ -139,7 +139,7 @@ def dialogue(
 
 def _asked(question: Question, material: Material, recording: str) -> Asked:
     """The question, with recording and late rank in the command that finds the answer out."""
-    asked = asked_of(question, None, is_over=material.run.has_ended)
+    asked = asked_of(question, None, is_over=material.run.has_ended, currency=material.intent.currency)
     if recording:
         asked = replace(asked, measure=re.sub(r"\bRUN\b", lambda _: shell_word(recording), asked.measure))
     late = next((one.ranks[0] for one in material.run.findings if one.ranks), None)

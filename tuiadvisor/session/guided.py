@@ -61,8 +61,8 @@ def guided(session: Session, saved: str, judged: str = "") -> Guided:
         is_open=decision.is_open,
         why=decision.why,
         card=(
-            ("gain", gain_words(decision)),
-            ("cost", cost_words(decision)),
+            ("gain", gain_words(decision, session.intent.currency)),
+            ("cost", cost_words(decision, session.intent.currency)),
             ("break-even", steps_words(decision)),
             ("then", limit_name(session.next_constraint or UNKNOWN)),
         ),

@@ -41,8 +41,8 @@ def decision_lines(session: Session) -> list[str]:
         f"## Decision: {'none yet' if decision.is_open else decision.decision}",
         "",
         f"- Why: {plain(decision.why)}",
-        f"- Expected gain: {gain_words(decision)}",
-        f"- Cost: {cost_words(decision)}",
+        f"- Expected gain: {gain_words(decision, session.intent.currency)}",
+        f"- Cost: {cost_words(decision, session.intent.currency)}",
         f"- Break-even: {steps_words(decision)}",
         f"- Next constraint: {plain(following)}",
     ]
@@ -52,7 +52,7 @@ def decision_lines(session: Session) -> list[str]:
     return lines
 
 
-def gain_words(decision: Decision) -> str:
+def gain_words(decision: Decision, currency: str | None = None) -> str:
     """What the decision brings, with its interval, or what is missing to say it."""
     parts = []
     if decision.speedup is not None:
@@ -61,7 +61,7 @@ def gain_words(decision: Decision) -> str:
     if decision.saved_h is not None:
         parts.append(_interval(decision.saved_h, ".3g", " h of the remaining run"))
     if decision.saved_money is not None:
-        parts.append(_interval(decision.saved_money, ",.2f", " in money"))
+        parts.append(_interval(decision.saved_money, ",.2f", f" {currency or 'in money'}"))
     if not parts and decision.is_open:
         return UNKNOWN
     if not parts:
@@ -85,7 +85,7 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f} h" if hours >= WHOLE_HOURS else f"{hours:.3g} h"
 
 
-def cost_words(decision: Decision) -> str:
+def cost_words(decision: Decision, currency: str | None = None) -> str:
     """What it costs in hours and money."""
     if decision.decision == "keep":
         return "none"
@@ -93,7 +93,7 @@ def cost_words(decision: Decision) -> str:
         return UNKNOWN
     hours = UNKNOWN if decision.cost_h is None else _hours(decision.cost_h)
     paid = UNKNOWN if decision.cost_money is None else f"{decision.cost_money:,.2f}"
-    return f"{hours}; in money {paid}"
+    return f"{hours}; {paid} {currency}" if currency and paid != UNKNOWN else f"{hours}; in money {paid}"
 
 
 def steps_words(decision: Decision) -> str:
@@ -117,8 +117,13 @@ def stage_lines(stage: Stage) -> list[str]:
     if stage.asked:
         lines += ["", "Asked:", "", *(_asked(entry) for entry in stage.asked)]
     if stage.not_asked:
-        lines += ["", f"Not asked, the evidence makes it pointless: {', '.join(stage.not_asked)}."]
+        lines += ["", f"Not asked, the evidence makes it pointless: {counted_words(len(stage.not_asked))}."]
     return [*lines, "", f"**Conclusion:** {plain(stage.conclusion)}"]
+
+
+def counted_words(number: int) -> str:
+    """How many questions; their ids are for machines and stand in the JSON."""
+    return f"{number} question{'' if number == 1 else 's'}"
 
 
 def _asked(entry: Asked) -> str:

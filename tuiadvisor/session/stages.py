@@ -75,8 +75,9 @@ def _stage(pattern: str, material: Material, questions: list[Question], worth: f
         for one in questions
         if _answer(one.id, material) is not None or (one.id in worth and one.concerns(material.values))
     ]
+    ended, currency = material.run.has_ended, material.intent.currency
     asked = tuple(
-        asked_of(one, _answer(one.id, material), is_over=material.run.has_ended) for one in concerned
+        asked_of(one, _answer(one.id, material), is_over=ended, currency=currency) for one in concerned
     )
     unknown = [(item.name, item.measure) for item in items if item.text is None]
     unknown += [(one.ask, one.measure) for one in asked if one.answer is None]
@@ -100,7 +101,9 @@ def _answer(name: str, material: Material) -> Answer | None:
     return stated
 
 
-def asked_of(question: Question, answer: Answer | None, *, is_over: bool) -> Asked:
+def asked_of(
+    question: Question, answer: Answer | None, *, is_over: bool, currency: str | None = None
+) -> Asked:
     """A question with its answer, if there is one. is_over: no running job answers what it says to measure."""
     key = "any" if question.kind in {"number", "text"} else answer
     known = isinstance(key, str) and answer is not None
@@ -109,7 +112,7 @@ def asked_of(question: Question, answer: Answer | None, *, is_over: bool) -> Ask
         question.ask,
         question.kind,
         question.choices,
-        question.unit,
+        question.unit.replace("money", currency) if currency else question.unit,
         answer,
         question.means.get(str(key), "") if known else "",
         question.suggests.get(str(key)) if known else None,

@@ -358,6 +358,14 @@ def _more(factor: float) -> str:
     return f"{percent(abs(factor - 1))} {'more' if factor > 1 else 'fewer'}"
 
 
+WHOLE_FROM: Final = 1000.0  # a rate beyond it needs no digits after the point
+
+
+def _plain(rate: float) -> str:
+    """Never with an exponent."""
+    return f"{rate:,.0f}" if rate >= WHOLE_FROM else f"{rate:.4g}"
+
+
 def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change, *, is_steady: bool) -> str:
     if verdict == "not comparable":
         return f"Not comparable: {'; '.join(reasons) or 'a step time is unknown'}."
@@ -371,7 +379,7 @@ def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change
     else:
         who = "each device does" if found.basis == "samples_per_device" else "the job does"
         rates = 1 / (change.after or math.inf), 1 / (change.before or math.inf)
-        words = f"{who} {rates[0]:,.4g} samples/s instead of {rates[1]:,.4g}"
+        words = f"{who} {_plain(rates[0])} samples/s instead of {_plain(rates[1])}"
         middle, low, high, more, less = 1 / change.ratio, 1 / change.high, 1 / change.low, "more", "less"
     if verdict == "no change" and _says_nothing(change):
         return (
