@@ -9,6 +9,7 @@ from snapshot import desks, views
 from unit.test_tui_navigator import Keyboard
 from unit.test_tui_pages import SIZES, screen
 
+from tuiadvisor.text.wording import reasons
 from tuiadvisor.tui.contract.desk import (
     Advise,
     Answer,
@@ -120,6 +121,24 @@ def test_one_mark_is_not_enough_and_marking_again_takes_it_away(keyboard: Keyboa
     keyboard.press("m", "m", "m")
     assert ["/runs/before.tuirec", "/runs/node/pretrain-7b.tuirec"] == keyboard.place.at(Runs).marked
     assert "choose a recording first" in keyboard.press("g", "m")
+
+
+def test_a_run_that_ended_undecided_is_open_not_to_be_waited_for(keyboard: Keyboard) -> None:
+    """An import that nobody can wait for had "not yet" in the list."""
+    after = replace(desks.desk().runs[0], decision=None, ended="run finished")
+    for entry, word in ((after, "… open"), (replace(after, ended=""), "… not yet")):
+        keyboard.place.take_desk(replace(desks.desk(), runs=(entry,)))
+        assert word in keyboard.press("1", "8")
+
+
+def test_what_an_open_verdict_says_is_not_its_reason_once_more() -> None:
+    """The sentence stood again behind "because"."""
+    said = "Ranks only send, as stages do: nothing tells who is late. Not decided: no micro-batch is named."
+    told = "no micro-batch is named, and the trace has no more; the import: ranks only send, as stages do"
+    verdict = replace(views.straggler().verdict, decision=None, sentence=said, because=told)
+    assert reasons(verdict) == ""
+    assert reasons(replace(verdict, because=f"one rank alone; {told}")) == "one rank alone"
+    assert reasons(replace(verdict, decision="tune")) == told
 
 
 def test_newer_recordings_of_other_jobs_hide_none_of_the_same(keyboard: Keyboard) -> None:

@@ -40,6 +40,7 @@ from tuiadvisor.text.wording import (
     past_facts,
     pipeline_advice,
     pipeline_title,
+    reasons,
     steps_seen,
     why_no_chart,
     why_no_pipeline,
@@ -85,7 +86,7 @@ def _run(run: Dossier) -> list[str]:
     ]
     lines += [f"**{decision.upper()}**: {plain(sentence(view))}", ""]
     for name, text in (
-        ("Because", verdict.because),
+        ("Because", reasons(verdict)),
         ("Verify", verdict.verify),
         ("Not seen", losses_text(view.losses)),
     ):

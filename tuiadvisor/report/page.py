@@ -27,7 +27,7 @@ from tuiadvisor.report.facts import (
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.wording import left_out_ranks, past_facts, steps_seen
+from tuiadvisor.text.wording import left_out_ranks, past_facts, reasons, steps_seen
 from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _verdict(view: RunView) -> str:
     rest = "".join(
         f'<p><span class="dim">{name}</span> {_e(text)}</p>'
         for name, text in (
-            ("Because:", verdict.because),
+            ("Because:", reasons(verdict)),
             (f"{following}:", text_of.phase_name(verdict.next_constraint or "")),
             ("Verify:", verdict.verify),
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture, SizeRow
     from tuiadvisor.scaling.predict import Range
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import CollectiveRow, Losses, PastFinding, RankRow, RunView
+    from tuiadvisor.views.run_view import CollectiveRow, Losses, PastFinding, RankRow, RunView, Verdict
 
 MOST_CULPRITS: Final = 3
 OPERATIONS: Final = {
@@ -35,6 +35,11 @@ PIPELINE_PARTS: Final = {
     "delay_share": "delays",
 }
 MEETS_LEGEND: Final = "✓ the whole interval is within the limit, ? part of it, ✖ none"
+
+# What an import adds to the reasons.
+CLAUSE: Final = "; "
+OF_IMPORT: Final = "the import: "
+NO_MORE: Final = ", and the trace has no more"
 
 
 def left_out_ranks(rows: Sequence[RankRow]) -> str:
@@ -193,3 +198,16 @@ def device_words(view: RunView) -> str:
     if not device or device == "cpu" or view.is_without_steps:
         return device or ""
     return f"{device} ({view.clock} clock)"
+
+
+def reasons(verdict: Verdict) -> str:
+    """Why it is so, without what the sentence of an open verdict says already."""
+    if verdict.decision is not None:
+        return verdict.because
+    said = verdict.sentence.casefold()
+    left = []
+    for clause in verdict.because.split(CLAUSE):
+        bare = clause.removeprefix(OF_IMPORT).removesuffix(NO_MORE).rstrip(".")
+        if bare.casefold() not in said:
+            left.append(clause)
+    return CLAUSE.join(left)

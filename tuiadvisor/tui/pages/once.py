@@ -13,7 +13,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.text.wording import device_words, left_out_ranks, past_facts
+from tuiadvisor.text.wording import device_words, left_out_ranks, past_facts, reasons
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.goodput import goodput_lines
@@ -122,7 +122,7 @@ def _verdict(view: RunView) -> list[Line]:
     rows = [Line(((row.text.strip() if index == 0 else row.text, "text"),)) for index, row in enumerate(rows)]
     if verdict.speedup is not None:
         rows.append(line(text_of.speedup(verdict)))
-    for name, text in (("because", verdict.because), ("verify", verdict.verify)):
+    for name, text in (("because", reasons(verdict)), ("verify", verdict.verify)):
         if text:
             rows += bullet(f"{name}:", text, WIDTH)
     return rows

@@ -222,7 +222,7 @@ class Runs(Page):
             spans.append((fit(words, columns.tail), "bad" if entry.state == "broken" else "dim"))
             return Line(tuple(spans), target)
         decision = entry.decision
-        verdict = DECISIONS[decision] if decision else "… not yet"
+        verdict = DECISIONS[decision] if decision else "… open" if entry.ended else "… not yet"
         spans += [
             (fit(text_of.count(entry.world_size), RANKS_WIDTH, "right") + " ", "text"),
             (fit(text_of.count(entry.last_step), 8, "right") + " ", "dim"),
