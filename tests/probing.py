@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tuiadvisor.agent.payload import NATIVE_NAME, attach_code, detach_code, wants_native, write_native
+from tuiadvisor.agent.payload import attach_code, detach_code, wants_native, write_native
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
 from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import ring
@@ -53,15 +54,16 @@ class Observed:
 @contextlib.contextmanager
 def probed(folder: Path, *, detail_s: float = 0.0, budget_ppm: int | None = None) -> Iterator[Observed]:
     """Attach for the length of the block; the ring stays readable after it. detail_s: of a burst from the start."""
-    path = folder / f"ring-{time.monotonic_ns()}"
+    place = folder / f"probe-{os.getpid()}-{time.monotonic_ns()}"  # ranks of one test share the folder
+    place.mkdir()
+    path = place / "ring"
     ring.create_ring_file(str(path))
     reader = ring.RingReader(str(path))
     if detail_s:
         reader.put_u64(ring.OFFSET_BURST, time.monotonic_ns() + int(detail_s * 1e9))
     if budget_ppm is not None:
         reader.put_u64(ring.OFFSET_BUDGET, 1 + budget_ppm)
-    (folder / NATIVE_NAME).unlink(missing_ok=True)  # of a block before this one
-    write_native(folder)
+    write_native(place)
     exec(attach_code(str(path)), {})  # noqa: S102 - the very code an injection runs
     observed = Observed(reader)
     try:

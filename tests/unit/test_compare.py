@@ -280,7 +280,9 @@ def test_nothing_is_said_to_have_moved_between_runs_that_are_not_compared() -> N
         entry.id: entry.state for entry in found.findings
     }
     assert not found.bottleneck.moved
-    assert found.bottleneck.sentence.startswith("Not compared: before, all ranks wait for data loading (data wait)")
+    assert found.bottleneck.sentence.startswith(
+        "Not compared: before, all ranks wait for data loading (data wait)"
+    )
     assert found.goodput is not None
     assert ("not comparable", None) == (found.goodput.answer, found.goodput.improved)
     assert "improved" not in found.goodput.sentence

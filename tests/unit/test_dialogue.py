@@ -515,21 +515,6 @@ def answers_of(keyboard: Keyboard) -> list[Answer]:
     return [one for one in keyboard.shell.asked if isinstance(one, Answer)]
 
 
-@pytest.mark.parametrize(
-    ("keys", "word"),
-    [(("down",), "yes"), (("enter",), "yes"), (("down", "down"), "no"), (("enter", "down"), "no")],
-)
-def test_the_chosen_word_is_the_answer(keys: tuple[str, ...], word: str) -> None:
-    """The first key chooses, also enter: one pressed too often answers nothing."""
-    keyboard = board()
-    asked = keyboard.place.at(DialoguePage).question()
-    assert asked is not None
-    keyboard.press(*keys)
-    assert [] == answers_of(keyboard)
-    keyboard.press("enter")
-    assert [Answer(asked.id, word)] == answers_of(keyboard)
-
-
 def test_what_is_typed_is_nothing_until_there_is_something() -> None:
     """Spaces are no answer and no number of devices."""
     number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(
