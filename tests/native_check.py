@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -152,8 +153,8 @@ def cycles(num_cycles: int) -> None:
                 training.steps(STEPS_A_CYCLE)
                 assert observed.steps
             observed.reader.close()
-            for file in Path(folder).iterdir():
-                file.unlink()
+            for place in Path(folder).iterdir():
+                shutil.rmtree(place)
             if number in {num_cycles // 2, num_cycles - 1}:
                 gc.collect()
                 resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
