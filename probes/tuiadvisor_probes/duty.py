@@ -26,9 +26,7 @@ MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording 
 OVER_PERIOD_STEPS = 32 * BURST_STEPS  # where the always-on tier alone is over the budget
 LIGHT_STEPS = 32  # after the first burst, before its price is known
 RETHINK_STEPS = 64  # without bursts, their rate is worked out anew this often
-MAX_TOGETHER = (
-    64  # light steps told together: telling them is cold code, and costs as much for one as for all
-)
+MAX_TOGETHER = 64  # light steps told together: the code that is told them is cold
 OFF = -1
 NEVER = 1 << 60  # a position beyond all sequence numbers and microseconds
 LEAST_SHARE = 0.05  # of the always-on tier: where that alone is over budget, bursts add no more than this

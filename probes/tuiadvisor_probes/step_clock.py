@@ -51,7 +51,7 @@ UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
 SPOT_CHECK, SPOT_CHECK_AT = 32, 5  # every so many steps, not in one with the CPU clock
 MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
-# The native core writes steps by itself, for a tenth of what it costs to look after everything else beside it: leases,
+# The native core writes steps by itself, and for less than it costs to look after everything else beside it: leases,
 # prices, late modules. That is done so often then, at once where the agent's words ask for something.
 MAX_ALONE_NS = 1_000_000_000
 FAR = 1 << 62

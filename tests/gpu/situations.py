@@ -52,7 +52,7 @@ def table(*, has_shares: bool) -> tuple[Situation, ...]:
     return (
         Situation("healthy, synced", "keep; nobody", LOOK),
         Situation("healthy, ahead", "keep; nobody"),
-        Situation("native core", "keep; nobody"),
+        Situation("Python hooks", "keep; nobody"),
         Situation("device, ahead", "rank 1, device", slow_device),
         Situation("device, synced", "rank 1, device", (*slow_device, *LOOK)),
         Situation("data, ahead", "rank 1, data", (*SLOW, "--data-ms", "40")),
@@ -176,7 +176,7 @@ def record(started: Started, seconds: float) -> list[str]:
     (started.signals / "go").touch()
     time.sleep(2)
     for_s = seconds + 6 if started.situation.name == "hang" else seconds
-    more = {"TUIADVISOR_NATIVE": "1"} if started.situation.name == "native core" else NOTHING
+    more = {"TUIADVISOR_NATIVE": "0"} if started.situation.name == "Python hooks" else NOTHING
     pid = str(started.process.pid)
     done = tuiadvisor(
         "record", "-o", str(folder / "run.tuirec"), "--for", f"{for_s}s", "--pid", pid, more=more

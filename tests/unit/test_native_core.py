@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -333,6 +334,12 @@ def test_other_modules_of_a_roots_class_are_no_forwards_of_it(
     assert [row["forward_ns"] > 0 for row in observed.steps[8:18]] == [
         row["step"] % 2 == 1 for row in observed.steps[8:18]
     ]
+
+
+def test_both_cores_write_after_the_same_time() -> None:
+    """The number stands in C as well, which no import reaches."""
+    source = native_core.core_build.SOURCE.read_text()
+    assert [str(step_clock.MAX_KEPT_NS)] == re.findall(r"\bWRITE_EVERY_NS = (\d+)", source)
 
 
 def test_rows_are_written_in_time_without_all_that_can_wait(

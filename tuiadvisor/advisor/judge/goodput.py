@@ -34,12 +34,9 @@ class Accounted:
     steady_s: float = 0.0  # of it, steady steps
     num_steady: int = 0
     of_steps: tuple[str, ...] = ()  # losses that each steady step has; the others are pauses and warm-up
-    paused_before_s: dict[str, float] = field(
-        default_factory=dict
-    )  # seconds of pauses before the window, of kinds that no record marks
-    lost_before_s: dict[str, float] = field(
-        default_factory=dict
-    )  # seconds that steps before the window lost as those of the window do
+    # Seconds before the window: of pauses of kinds that no record marks, and what steps lost as those of the window do.
+    paused_before_s: dict[str, float] = field(default_factory=dict)
+    lost_before_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def useful_step_s(self) -> float | None:

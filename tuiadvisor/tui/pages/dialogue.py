@@ -178,9 +178,8 @@ class DialoguePage(Page):
         asked = found.question
         words = () if asked is None else WORDS.get(asked.kind, asked.choices) or ("",)
         if self.cursor not in {("back", found.last_id), *(("answer", word) for word in words)}:
-            self.cursor = (
-                ("answer", words[0]) if words else None
-            )  # what enter takes is highlighted from the first on
+            # What enter takes is highlighted from the first on.
+            self.cursor = ("answer", words[0]) if words else None
         if asked is None:
             return [*rows, *(line((text, "strong")) for text in wrap(found.why_over, width))]
         rows += [line((text, "strong")) for text in wrap(asked.ask, width)]
