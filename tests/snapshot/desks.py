@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from snapshot import views
@@ -233,6 +234,7 @@ def table(rows: tuple[tuple[int, float], ...] = MEASURED) -> Table:
     )
 
 
+@cache
 def sized(
     aim: Aim = LIMITS,
     candidates: tuple[int, ...] = (64, 128),

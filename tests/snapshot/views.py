@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 from tuiadvisor.advisor.assemble.prospects import prospects
@@ -645,6 +646,7 @@ def grouped(view: RunView, num_stages: int = 0) -> RunView:
     return replace(view, groupings=groupings(view.ranks, stages, replicas))
 
 
+@cache
 def grouped_many(num_ranks: int = 1024, num_stages: int = 4) -> RunView:
     """Many ranks in groups: one late, one killed, one that computes longer without being named for it."""
     view = many(num_ranks)
@@ -657,6 +659,7 @@ def grouped_many(num_ranks: int = 1024, num_stages: int = 4) -> RunView:
     return grouped(replace(view, ranks=tuple(ranks)), num_stages)
 
 
+@cache
 def many(num_ranks: int = 1024, *, seed: int = 7) -> RunView:
     """Many ranks on hosts of eight, rank 612 late."""
     view = straggler()

@@ -41,7 +41,13 @@ def test_faults_of_a_small_world_are_told_right(noise: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("noise", "share"), [("device", 0.1), ("device", 0.5), ("quiet", 0.2), ("quiet", 1.0)]
+    ("noise", "share"),
+    [
+        ("device", 0.1),
+        pytest.param("device", 0.5, marks=pytest.mark.extended),
+        ("quiet", 0.2),
+        pytest.param("quiet", 1.0, marks=pytest.mark.extended),
+    ],
 )
 def test_a_late_rank_is_named_within_ten_steps(noise: str, share: float) -> None:
     """Where the noise allows it, and never sooner than the quickest test there is; nobody is named before."""
@@ -72,7 +78,7 @@ def test_the_step_without_the_fault_is_as_predicted() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["quiet", "crowded"])
+@pytest.mark.parametrize("noise", [pytest.param("quiet", marks=pytest.mark.extended), "crowded"])
 def test_a_hidden_rank_leads_the_list_before_it_is_worth_a_name(noise: str) -> None:
     """Late by a twentieth of the step among 64 noisy ranks it seldom comes last, and costs next to nothing."""
     worlds = [
