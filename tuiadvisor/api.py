@@ -32,10 +32,13 @@ from tuiadvisor.integrations.trackers import summary
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.report.document import document
 from tuiadvisor.report.page import Dossier, html_report
+from tuiadvisor.session.against_intent import with_intent
+from tuiadvisor.session.economy import economy
+from tuiadvisor.session.intent import FILE_NAME, changed, read_intent
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tuiadvisor.events import GivenWork
     from tuiadvisor.views.run_view import Finding, RunView, Verdict
@@ -50,17 +53,23 @@ LOOK_S: Final = 0.2
 class Run:
     """A recording, or another tool's traces as one. Read when something is asked of it; each answer is kept."""
 
-    def __init__(self, path: StrPath, given: GivenWork = NOTHING_GIVEN) -> None:
-        """given: the work of a step as the user states it. TuiadvisorError where there is no such recording."""
+    def __init__(
+        self, path: StrPath, given: GivenWork = NOTHING_GIVEN, intent: Mapping[str, object] | None = None
+    ) -> None:
+        """given: the work of a step as the user states it; intent: what the run is for, wins over the file here.
+
+        TuiadvisorError where there is no such recording, or the intent has a mistake.
+        """
         self.path = Path(path)
         self._given = given
+        self._intent = changed(read_intent(FILE_NAME), intent or {})
         self.recording = kept_recording(str(self.path))
         next(iter(frames_of(self.recording)), None)  # what is no recording is said here
 
     @cached_property
     def view(self) -> RunView:
-        """Everything that the screens show at its end."""
-        return whole_view(self.recording, self._given)
+        """Everything that the screens show at its end, the verdict against the intent with it."""
+        return with_intent(whole_view(self.recording, self._given), self._intent)
 
     @property
     def verdict(self) -> Verdict:
@@ -73,8 +82,8 @@ class Run:
         return self.view.findings
 
     def diagnose(self) -> dict[str, Any]:
-        """The document of `tuiadvisor diagnose --json` without its economics, which need an intent."""
-        return document(self.view)
+        """The document of `tuiadvisor diagnose --json`."""
+        return {**document(self.view), "economics": economy(self.view, self._intent)}
 
     def summary(self) -> dict[str, float | str]:
         """Figures and verdict as a flat dict for W&B, MLflow or TensorBoard; what is not known is absent."""
@@ -113,9 +122,14 @@ class Run:
         return f"<tuiadvisor.Run {self.path.name!r}: {self.verdict.sentence}>"
 
 
-def open(path: StrPath, given: GivenWork = NOTHING_GIVEN) -> Run:  # noqa: A001  read as tuiadvisor.open
-    """A recording, packed or not, or what `tuiadvisor open` takes and has steps. TuiadvisorError where it is none."""
-    return Run(path, given)
+def open(  # noqa: A001  read as tuiadvisor.open
+    path: StrPath, given: GivenWork = NOTHING_GIVEN, intent: Mapping[str, object] | None = None
+) -> Run:
+    """A recording, packed or not, or what `tuiadvisor open` takes and has steps. TuiadvisorError where it is none.
+
+    intent: what `tuiadvisor intent` takes (objective, budget, remaining_steps, ...); it wins over the file here.
+    """
+    return Run(path, given, intent)
 
 
 def compare(

@@ -53,7 +53,6 @@ def test_the_dicts_are_those_of_the_commands(
 
     run = tuiadvisor.open("run.tuirec")
     said = printed(capsysbinary, "diagnose", "run.tuirec", "--json")
-    del said["economics"]
     assert plain(run.diagnose()) == said
     assert (run.verdict.decision, run.findings[0].ranks) == ("tune", (2,))
     compared = tuiadvisor.compare("before.tuirec", run)

@@ -23,6 +23,7 @@ from tuiadvisor.app.job_reader import JobReader
 from tuiadvisor.app.recordings import MAX_RUNS, recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.row_reader import RowReader
+from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.log import Logger
@@ -328,7 +329,7 @@ class Desk:
     def _whole(self, path: str) -> RunView:
         from tuiadvisor.advisor.fold import diagnose  # noqa: PLC0415
 
-        return diagnose(self._frames(path, self._note_job))
+        return against_stated(diagnose(self._frames(path, self._note_job)))
 
     def _note_job(self, text: str) -> None:
         self._change(job_note=text)

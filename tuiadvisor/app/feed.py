@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.event_log import EventLog
-from tuiadvisor.app.stated import Stated, against_stated
+from tuiadvisor.app.stated import Stated
 from tuiadvisor.app.stretch import Steps, chosen, moved, zoomed
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
@@ -171,7 +171,7 @@ class Feed:
     def _against_intent(self, view: RunView) -> RunView:
         former = None if self._is_restated or not self._is_as_it_comes() else self.view
         self._is_restated = False
-        return against_stated(view, self._stated.intent, former)
+        return self._stated.against(view, former)
 
     def _is_catching_up(self) -> bool:
         # A late viewer first folds the history; drawing in between would only slow it down.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent import procfs
+from tuiadvisor.app.stated import Stated
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.log import Logger
 from tuiadvisor.stream.recording import RecordingReader
@@ -77,6 +78,7 @@ class Followed:
         self.view: RunView | None = None  # None until its present end was reached once
         self._reader = RecordingReader(hub.recording)
         self._advisor = Advisor()
+        self._stated = Stated()
 
     @property
     def share(self) -> float:
@@ -91,7 +93,8 @@ class Followed:
             taken = self._reader.take(PIECE_BYTES)
             if not taken:
                 if is_newer:
-                    self.view = self._advisor.view()
+                    former = None if self._stated.is_changed() else self.view
+                    self.view = self._stated.against(self._advisor.view(), former)
                 return
             self._advisor.feed_many(located.data for located in taken)
             is_newer = True

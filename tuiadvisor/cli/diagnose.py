@@ -80,8 +80,8 @@ def _run_job(options: argparse.Namespace, read: dict[str, str]) -> int:
         raise TuiadvisorError("--steps: each recording counts its own; give it with one recording alone")
     if len({Path(path).resolve() for path in options.files}) < len(options.files):
         raise TuiadvisorError("a recording is given twice; give each of the job's recordings once")
-    intent_of(options)  # a mistake in it is said here, too
-    found = job_view([(path, _view(path, read, options)) for path in options.files])
+    intent = intent_of(options)
+    found = job_view([(path, with_intent(_view(path, read, options), intent)) for path in options.files])
     if options.json:
         print_document(job_document(found))
     else:

@@ -190,7 +190,7 @@ def view_of(run: ImportedRun) -> RunView:
     frames = importlib.import_module("tuiadvisor.cli.import_recording").imported_frames(run)
     advisor = importlib.import_module("tuiadvisor.advisor.fold").Advisor()
     advisor.feed_many(frames)
-    view: RunView = advisor.view()
+    view: RunView = importlib.import_module("tuiadvisor.app.stated").against_stated(advisor.view())
     return view
 
 

@@ -155,6 +155,7 @@ class _Trace:
                 "note": NOTE,
                 "job": self._view.run.label,
                 "verdict": self._view.verdict.sentence,
+                "verdict_of": "the steps alone, without a stated intent",
                 "origin_wall_ns": str(self._origin_ns),
             },
         }

@@ -15,6 +15,7 @@ import orjson
 from tuiadvisor import api
 from tuiadvisor.app.jobs import jobs_here, slurm_jobs
 from tuiadvisor.app.recordings import recordings
+from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.whole_recording import end_view
 from tuiadvisor.errors import FailureError, SeveralTrainingsError, TuiadvisorError
 from tuiadvisor.report.document import document
@@ -131,7 +132,7 @@ class Questions:
     def _read(self, entry: RunEntry) -> RunEntry:
         shown = replace(entry, path=self._roots.shown(entry.path))
         try:
-            return summarized(shown, end_view(self._roots.file(entry.path)))
+            return summarized(shown, against_stated(end_view(self._roots.file(entry.path))))
         except TuiadvisorError as error:
             return replace(shown, state="broken", problem=str(error))
 
