@@ -153,9 +153,9 @@ def compare(
 def scale(*runs: StrPath | Run, table: StrPath | None = None, predict: Sequence[int] = ()) -> dict[str, Any]:
     """The document of `tuiadvisor scale --json`: recordings of one training at several sizes, or a CSV table of them.
 
-    predict: numbers of devices.
+    predict: numbers of devices. Sizes are judged by what the project's file here states (`tuiadvisor intent`).
     """
-    from tuiadvisor.cli.scale import measured_sizes  # noqa: PLC0415  needs scipy, an extra
+    from tuiadvisor.cli.scale import measured_sizes, over_stated  # noqa: PLC0415  needs scipy, an extra
     from tuiadvisor.scaling.analysis import analyse  # noqa: PLC0415
     from tuiadvisor.scaling.cost import Aim  # noqa: PLC0415
     from tuiadvisor.scaling.document import document as scaling_document  # noqa: PLC0415
@@ -164,7 +164,9 @@ def scale(*runs: StrPath | Run, table: StrPath | None = None, predict: Sequence[
     if (table is None) == (not runs) or len(runs) == 1:
         raise TuiadvisorError("give recordings of two sizes or more, or table=CSV: one of the two")
     sizes = measured_sizes([_path(run) for run in runs], None if table is None else str(table))
-    aim = Aim()
+    aim, note = over_stated(Aim(), sizes)
+    if note:
+        logger.warning(note)
     return scaling_document(sizes, analyse(sizes, [Target(size) for size in predict], aim), aim)
 
 

@@ -84,6 +84,26 @@ def test_a_floor_that_forbids_a_faster_size_is_named() -> None:
     assert "below the efficiency floor of 0.8 (efficiency_floor of the preferences)" in decision.because
 
 
+def test_a_floor_that_nobody_asked_to_decide_by_stops_nothing() -> None:
+    """128 devices are 31 % faster at efficiency 0.48: whether that pays is for the objective to say."""
+    larger = sure(128, 13)
+    decision = decide([*SIZES, larger], Aim(current=64), "h", "")
+    assert ("keep", 64) == (decision.decision, decision.devices)
+    assert decision.because.startswith("no objective was stated")
+    assert "31 % faster" in decision.because
+    assert decision.because.count("no objective was stated") == 1
+    surely = Candidate(128, 13, 14, 0.48, 1664, 1792, 13, 14, is_predicted=True, best_efficiency=0.55)
+    assert ("keep", 64) == _what([*SIZES, surely], Aim())
+    assert ("stop", 64) == _what([*SIZES, surely], Aim(objective="time"))
+
+
+def test_a_size_that_is_no_faster_even_at_best_stops_whatever_decides() -> None:
+    no_faster = Candidate(128, 18, 19, 0.35, 2304, 2432, 18, 19, is_predicted=True, best_efficiency=0.36)
+    assert ("stop", 64) == _what([*SIZES, no_faster], Aim())
+    perhaps = replace(no_faster, best_efficiency=0.45)  # 14 h at best: 21 % faster
+    assert ("keep", 64) == _what([*SIZES, perhaps], Aim())
+
+
 @pytest.mark.parametrize("aim", [Aim(deadline_h=10), Aim(budget=100), Aim(deadline_h=60, budget=810)])
 def test_impossible_limits_stop(aim: Aim) -> None:
     """What no size can meet is said, with what the nearest would take."""
@@ -122,7 +142,7 @@ def test_a_prediction_that_may_reach_the_floor_is_to_be_measured() -> None:
 
 def test_no_stop_on_an_interval_that_holds_the_floor(tmp_path: Path) -> None:
     """MegaScale at 3,072 devices: 2.4 times as fast, efficiency 0.71 but 0.88 at best, where 0.8 is asked for."""
-    report = report_of(tmp_path, csv_of(MEGASCALE), 3072)
+    report = report_of(tmp_path, csv_of(MEGASCALE), 3072, aim=Aim(objective="time"))
     share = report.predictions[0].efficiency
     assert share.expected < 0.76
     assert share.high > 0.8

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.onerun import MODES, Mode, Parts, one_run, sized_at, why_not
 from tuiadvisor.scaling.onerundoc import one_run_document, one_run_text
 
@@ -154,6 +155,12 @@ def test_within_the_host_or_across_hosts_it_answers() -> None:
     assert "" == why_not(replace(EIGHT, num_hosts=2, devices_a_host=4), 64)
 
 
+STARVED = replace(
+    EIGHT, devices=2, num_hosts=2, devices_a_host=1, room_a_host=None, compute_s=10 * MS, backward_s=6 * MS,
+    transfer_s=80 * MS, hidden_s=0.0, skew_s=0.0, data_wait_s=0.0, fixed_s=10 * MS,
+)  # fmt: skip
+
+
 @given(TIMES, TIMES, TIMES, some.integers(2, 64))
 def test_one_run_never_decides_to_grow(compute: float, exchange: float, skew: float, devices: int) -> None:
     """It can say stop; that growing pays only a second size shows."""
@@ -177,13 +184,19 @@ def test_one_run_never_decides_to_grow(compute: float, exchange: float, skew: fl
 
 def test_an_exchange_that_outweighs_everything_says_stop() -> None:
     """Even at best no efficiency is left in either mode: more devices cannot pay."""
-    starved = replace(
-        EIGHT, devices=2, num_hosts=2, devices_a_host=1, room_a_host=None, compute_s=10 * MS, backward_s=6 * MS,
-        transfer_s=80 * MS, hidden_s=0.0, skew_s=0.0, data_wait_s=0.0, fixed_s=10 * MS,
-    )  # fmt: skip
-    decision = one_run(starved, (4,)).decision
+    decision = one_run(STARVED, (4,), Aim(objective="time")).decision
     assert "stop" == decision.decision
     assert "below 0.8" in decision.because
+
+
+def test_one_run_stops_without_an_objective_only_where_more_are_no_faster() -> None:
+    """Faster at an efficiency that a floor would forbid is neither good nor bad before somebody says what decides."""
+    found = one_run(STARVED, (4,))
+    assert max(one.efficiency.high for one in found.sizes) < 0.8
+    assert max(one.throughput.high for one in found.sizes) > 1.1
+    assert "keep" == found.decision.decision
+    assert "no objective was stated" in found.decision.because
+    assert "stop" == one_run(STARVED, (4,), Aim(objective="efficiency")).decision.decision
 
 
 def test_text_and_document_say_the_same() -> None:

@@ -13,6 +13,7 @@ from test_contents import recording
 from test_import_ops import pipeline, written
 from test_job_goodput import recording as of_job
 from test_job_goodput import run as restarted
+from test_scaling_one_run import STARVED
 
 import tuiadvisor
 from tuiadvisor.app.job_reader import told
@@ -125,6 +126,34 @@ def test_recordings_of_one_job_come_to_the_decisions_of_each(
     assert {"keep"} == {
         one["verdict"]["decision"] for one in json.loads(capsysbinary.readouterr().out)["recordings"]
     }
+
+
+def test_sizes_are_judged_by_what_is_stated_by_every_command(
+    poor: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (poor / "sizes.csv").write_text("devices,step_s\n1,1.0\n2,0.55\n4,0.3\n8,0.2\n")
+    assert run(["scale", "--table", "sizes.csv", "--json"]) == 0
+    decided = json.loads(capsysbinary.readouterr().out)["decision"]
+    assert "within the budget of 0.01" in decided["because"]
+    assert tuiadvisor.scale(table="sizes.csv")["decision"] == decided
+    assert Questions(Roots([str(poor)])).scale(table="sizes.csv")["decision"] == decided
+
+
+def test_one_run_is_judged_by_what_is_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """As on screen 6."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tuiadvisor.cli.scale.parts_of", lambda *_: STARVED)
+    recording(tmp_path / "a.tuirec", Job())
+
+    def decision() -> str:
+        assert run(["scale", "a.tuirec", "--predict", "4", "--json"]) == 0
+        return str(json.loads(capsysbinary.readouterr().out)["decision"]["decision"])
+
+    assert decision() == "keep"
+    write_intent(FILE_NAME, Intent(objective="efficiency"))
+    assert decision() == "stop"
 
 
 def test_the_list_of_jobs_comes_to_the_same_decision(poor: Path) -> None:

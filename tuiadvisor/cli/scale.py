@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.scaling.table import Table
+    from tuiadvisor.session.entries import Stated
 
 MAX_RUNS: Final = 32
 OF_WHOLE_RUN: Final = ("deadline_h", "budget", "price_of_time")
@@ -121,7 +122,9 @@ def run(options: argparse.Namespace) -> int:
     targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
     if not targets and (options.global_batch is not None or layout is not None):
         raise TuiadvisorError("--global-batch and --layout say at what to predict: add --predict N,N")
-    aim = _over_stated(_aim(options), table)
+    aim, note = over_stated(_aim(options), table)
+    if note:
+        print(f"tuiadvisor scale: {note}", file=sys.stderr)
     reports = pick(analyse(table, targets, aim), options.label)
     if options.json:
         print_document(document(table, reports, aim))
@@ -138,26 +141,29 @@ def measured_sizes(runs: Sequence[str], table: str | None) -> Table:
         return table_of([_recorded(path, read[path]) for path in runs])
 
 
-def _over_stated(given: Aim, table: Table) -> Aim:
-    """What the command line says, over what the project's file says of the training.
+def over_stated(given: Aim, table: Table) -> tuple[Aim, str]:
+    """What was said for this once, over what the project's file says of the training; and what of that is not counted.
 
     A limit of the file that is about the whole run is left out where the table does not give its length.
     """
-    stated = stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor).aim
+    stated = _stated().aim
     aim = replace(stated, **_typed(given))
     if run_length_known(aim, table.quantity):
-        return aim
+        return aim, ""
     left = [
         name for name in OF_WHOLE_RUN if getattr(stated, name) is not None and getattr(given, name) is None
     ]
-    if left:
-        print(
-            f"tuiadvisor scale: {', '.join(left)} of {FILE_NAME} not counted: how long the run is, in what the column "
-            f"{table.quantity.column} counts, is not stated",
-            file=sys.stderr,
-        )
     nothing: dict[str, Any] = dict.fromkeys(left)
-    return replace(aim, **nothing)
+    note = (
+        f"{', '.join(left)} of {FILE_NAME} not counted: how long the run is, in what the column "
+        f"{table.quantity.column} counts, is not stated"
+    )
+    return replace(aim, **nothing), note if left else ""
+
+
+def _stated() -> Stated:
+    """What the project's file and the preferences say."""
+    return stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor)
 
 
 def _typed(given: Aim) -> dict[str, Any]:
@@ -194,7 +200,7 @@ def _screen(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             f"--{given[0].replace('_', '-')} cannot be shown with --tui; leave one of the two out"
         )
-    known = stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor)
+    known = _stated()
     aim = replace(known.aim, **_typed(_aim(options)))
     stated = replace(known, aim=aim, candidates=tuple(options.predict)[:MAX_CANDIDATES])
     several = tuple(options.runs) if len(options.runs) > 1 else ()
@@ -215,7 +221,7 @@ def _one_run(options: argparse.Namespace) -> int:
         )
     with as_recordings(options.runs) as read:
         recorded = _recorded(options.runs[0], read[options.runs[0]])
-    found = one_run(parts_of(recorded, read_machine()), options.predict)
+    found = one_run(parts_of(recorded, read_machine()), options.predict, _stated().aim)
     name = printable(options.runs[0])
     if options.json:
         print_document(one_run_document(name, found))

@@ -36,6 +36,11 @@ class Aim:
     efficiency_floor: float = 0.8  # POP's "acceptable"
     overhead: float = 1.0  # hours that pass for an hour of steps: restarts, work done again, start-up
 
+    @property
+    def is_stated(self) -> bool:
+        """Whether anything says which of two sizes is better, where neither is both slower and dearer."""
+        return (self.objective, self.deadline_h, self.budget, self.price_of_time) != (None,) * 4
+
 
 def check(aim: Aim, quantity: Quantity) -> None:
     """TuiadvisorError where a limit can't be judged from what was given."""

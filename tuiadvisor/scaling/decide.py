@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slower tells nobody anything
 NOT_AIMED: Final = "no objective was stated, and without one no number of devices is better than another"
+UNSURE: Final = "is too wide to say whether that pays"
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -82,7 +83,7 @@ def decide(
 
 def _to(best: Candidate, current: Candidate, aim: Aim, reason: str) -> SizeDecision:
     """To another size, where anything was stated by which one that wastes nothing is better than another."""
-    if (aim.objective, aim.deadline_h, aim.budget, aim.price_of_time) == (None,) * 4:
+    if not aim.is_stated:
         return SizeDecision("keep", current.devices, f"{NOT_AIMED}; by time it would be {reason}")
     return SizeDecision("rescale", best.devices, reason)
 
@@ -198,14 +199,15 @@ def _stay(
             f"; {sized(current.devices)} themselves are at {current.efficiency:.2f}, "
             f"below the floor of {aim.efficiency_floor:g}"
         )
-    best = following.best_efficiency
-    floor = aim.efficiency_floor
-    if best is not None and following.efficiency < floor <= best:
-        open_end = "its interval reaches the floor: measure it"
-        return SizeDecision("keep", current.devices, f"{step}; {open_end}; {reason}")
-    if following.is_predicted and gain >= SAME - 1 and following.efficiency >= floor:
-        unsure_end = "its interval is too wide to say whether that pays: measure it"
-        return SizeDecision("keep", current.devices, f"{step}; {unsure_end}; {reason}")
+    best = following.best_efficiency or following.efficiency
+    most = (1 + gain) * best / following.efficiency - 1
+    if most < SAME - 1:  # slower and dearer, even at best: by whatever one decides
+        return SizeDecision("stop", current.devices, f"{step}; {reason}")
+    if not aim.is_stated:
+        return SizeDecision("keep", current.devices, f"{NOT_AIMED}; {step}; {reason}")
+    if following.is_predicted and best >= aim.efficiency_floor:
+        holds = "reaches the floor" if following.efficiency < aim.efficiency_floor else UNSURE
+        return SizeDecision("keep", current.devices, f"{step}; its interval {holds}: measure it; {reason}")
     return SizeDecision("stop", current.devices, f"{step}; {reason}")
 
 
@@ -272,9 +274,8 @@ def _reason(
     if effective_objective(aim) == "cost":
         return f"{at}: {_cheapest_words(best, allowed)}{limits or '; no deadline was given, so time does not count'}"
     if aim.budget is None and any(one.devices > best.devices for one in candidates):
-        said = "" if aim.objective else "; no objective was stated, so time decides"
         floor = f"larger ones gain nothing or fall below {_floor_words(aim)}"
-        return f"{at}: the fastest{limits}, {floor}{said}"
+        return f"{at}: the fastest{limits}, {floor}"
     return f"{at}: the fastest{limits or ' of the sizes compared'}"
 
 

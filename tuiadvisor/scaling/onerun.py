@@ -24,12 +24,15 @@ from statistics import NormalDist
 from typing import Final, Literal
 
 from tuiadvisor.scaling.choose import NOISE_FLOOR
-from tuiadvisor.scaling.decide import SizeDecision, sized
+from tuiadvisor.scaling.cost import Aim
+from tuiadvisor.scaling.decide import NOT_AIMED, SizeDecision, sized
 from tuiadvisor.scaling.frontier import REACH
 from tuiadvisor.scaling.predict import Range
 
 CUSHION: Final = 2.0  # times the latency of an idle link: beside compute a message waits longer to be begun
 FLOOR: Final = 0.8  # POP: parallel efficiency that is acceptable
+NOTHING_STATED: Final = Aim(efficiency_floor=FLOOR)
+MORE_WORK: Final = "more work per all-reduce or less to send first"
 Mode = Literal["weak", "strong"]
 MODES: Final[tuple[Mode, ...]] = ("weak", "strong")
 
@@ -77,7 +80,7 @@ class OneRun:
     decision: SizeDecision
 
 
-def one_run(parts: Parts, targets: tuple[int, ...], floor: float = FLOOR) -> OneRun:
+def one_run(parts: Parts, targets: tuple[int, ...], aim: Aim = NOTHING_STATED) -> OneRun:
     """Bounds at each target that the run can speak for, and what follows. Default target: twice the devices."""
     sizes: list[Sized] = []
     refused: list[tuple[int, str]] = []
@@ -89,7 +92,7 @@ def one_run(parts: Parts, targets: tuple[int, ...], floor: float = FLOOR) -> One
             sizes += [sized_at(parts, devices, mode) for mode in MODES]
     sizes.sort(key=lambda one: (one.devices, one.mode != "weak"))
     found = tuple(sizes)
-    return OneRun(parts, found, tuple(refused), _assumed(parts), _decide(parts, found, refused, floor))
+    return OneRun(parts, found, tuple(refused), _assumed(parts), _decide(parts, found, refused, aim))
 
 
 def why_not(parts: Parts, devices: int) -> str:
@@ -210,23 +213,23 @@ def _assumed(parts: Parts) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _decide(
-    parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str]], floor: float
-) -> SizeDecision:
+def _decide(parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str]], aim: Aim) -> SizeDecision:
     larger = [one for one in sizes if one.devices > parts.devices]
     if not larger:
         why = max(refused)[1] if refused else "no larger size was asked for"
         return SizeDecision("keep", parts.devices, f"one run cannot show what more devices bring: {why}")
     nearest = min(one.devices for one in larger)
     first = [one for one in larger if one.devices == nearest]
-    if all(one.efficiency.high < floor for one in first):
-        told = " and ".join(f"{one.efficiency.high:.2f} ({one.mode} scaling)" for one in first)
+    if all(one.throughput.high <= 1 + NOISE_FLOOR for one in first):
         return SizeDecision(
-            "stop",
-            parts.devices,
-            f"at {sized(nearest)} efficiency is at best {told}, below {floor:g}: more work per all-reduce or less to "
-            "send first",
+            "stop", parts.devices, f"{sized(nearest)} are no faster, even at best: {MORE_WORK}"
         )
+    if all(one.efficiency.high < aim.efficiency_floor for one in first):
+        told = " and ".join(f"{one.efficiency.high:.2f} ({one.mode} scaling)" for one in first)
+        below = f"at {sized(nearest)} efficiency is at best {told}, below {aim.efficiency_floor:g}"
+        if aim.is_stated:
+            return SizeDecision("stop", parts.devices, f"{below}: {MORE_WORK}")
+        return SizeDecision("keep", parts.devices, f"{NOT_AIMED}; {below}")
     told = ", ".join(
         f"{one.throughput.low:.2f} to {one.throughput.high:.2f} x the throughput in {one.mode} scaling"
         for one in first

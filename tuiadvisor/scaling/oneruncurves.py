@@ -42,13 +42,13 @@ MODES: Final[dict[Mode, str]] = {
 
 def one_run_picture(name: str, parts: Parts, aim: Aim, candidates: Sequence[int], mode: Mode) -> Picture:
     """Bounds at the sizes this run can speak for; what it refuses is said with the reason."""
-    found = one_run(parts, tuple(candidates), aim.efficiency_floor)
+    found = one_run(parts, tuple(candidates), aim)
     sizes = [one for one in found.sizes if one.mode == mode and one.devices != parts.devices]
     here = sized_at(parts, parts.devices, mode) if parts.devices > 1 else None
     whole = aim.remaining_steps
     hours_now = parts.step_s * (whole or 1.0) / 3600
     spent_now = parts.devices * hours_now * (aim.price_per_device_hour or 1.0)
-    limits = aim if whole is not None else Aim()
+    limits = aim if whole is not None else Aim(efficiency_floor=aim.efficiency_floor)
     rows = [
         _row(one, parts, spent_now, hours_now if whole else None, limits) for one in [here, *sizes] if one
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.decide import sized
-from tuiadvisor.scaling.onerun import FLOOR, one_run, sized_at, why_not
+from tuiadvisor.scaling.onerun import FLOOR, MODES, sized_at, why_not
 from tuiadvisor.session.economics import move
 from tuiadvisor.session.fewer import NOISE, SAVING, Fewer, NotMore
 from tuiadvisor.session.recordedsizes import parts_of
@@ -99,10 +99,7 @@ def not_more(parts: Parts, case: Case) -> NotMore | None:
     twice = 2 * parts.devices
     if why_not(parts, twice):
         return None
-    alone = one_run(parts, (twice,))
-    if alone.decision.decision == "stop":
-        return NotMore(alone.decision.because, "More work for each exchange, or less to send.")
-    sizes = {one.mode: one for one in alone.sizes if one.devices == twice}
+    sizes = {mode: sized_at(parts, twice, mode) for mode in MODES}
     if max(one.throughput.high for one in sizes.values()) <= 1 + NOISE:
         return NotMore(f"{sized(twice)} are no faster, even at best", "More work for each exchange.")
     intent, hours = case.intent, case.hours_now
