@@ -118,6 +118,10 @@ def test_code_without_a_hook_in_which_a_thread_sleeps_waits_for_something(run_s:
         "the thread sleeps: it waits for something that is not PyTorch's" in view.verdict.sentence
     ) == asleep
     assert ("may be the work itself" in view.verdict.sentence) != asleep
+    assert view.goodput is None  # nor is that time called useful
+    assert view.wall is not None
+    assert view.wall.steady is None
+    assert view.wall.end_to_end is None
 
 
 @pytest.mark.parametrize(("own", "others"), [(0, 0), (10, 10), (-5, 0), (5, 19)])

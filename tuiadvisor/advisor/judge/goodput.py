@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.judge.unseen import mostly_unseen_s
 from tuiadvisor.causes.registry import CAUSES, cause_of, is_found
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import PAUSES
@@ -63,7 +64,7 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: boo
     Only steps of the present level count: what steps before a change lost is not known from those after it. Of pauses
     it was seen one by one, and of who was late in them already it shows in who came last.
     """
-    if diagnosis is None or not diagnosis.enough or _is_most_unknown(diagnosis, judged):
+    if diagnosis is None or not diagnosis.enough or _is_most_unknown(diagnosis, judged, on_device=on_device):
         return NOTHING
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
@@ -120,8 +121,18 @@ def _paused_before_s(diagnosis: Diagnosis, first: int) -> dict[str, float]:
     return found
 
 
-def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged]) -> bool:
-    """Of what a step loses: what ranks wait within stages; or anywhere, or for one of which nothing is decided yet."""
+def _explained_s(judged: list[Judged]) -> float:
+    """Of the mean step, what the findings above info say is lost."""
+    above = [entry.finding for entry in judged if entry.finding.severity != "info"]
+    return sum(found.loss_s_per_step or 0.0 for found in above)
+
+
+def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged], *, on_device: bool) -> bool:
+    """Of a step: what it does; or of what it loses: what ranks wait within stages, or anywhere, or for one of which
+    nothing is decided yet.
+    """
+    if not on_device and mostly_unseen_s(diagnosis, _explained_s(judged)):
+        return True
     above = [cause_of(entry.rule.id) for entry in judged if entry.finding.severity != "info"]
     are_waits_unseen = diagnosis.job_seconds["comm_exposed"] is None and diagnosis.table.num_ranks > 1
     if not above and (diagnosis.open_late or are_waits_unseen):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.advisor.cluster.ends import LEFT, in_short
+from tuiadvisor.advisor.judge.unseen import mostly_unseen_s
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.cover import MIN_COVER
@@ -42,8 +43,6 @@ MAX_UNEVEN_WAITS: Final = 0.15
 NOTABLE_SHARE: Final = (
     0.1  # of the step: as rule communication_bound, from where exposed time deserves a look
 )
-# Of the step. As rule little_compute: what outlasts all that was seen may be anything, and is not kept unlooked at.
-MAX_UNSEEN_SHARE: Final = 0.5
 LINES_SHOWN: Final = "py-spy top --pid PID shows the lines"
 WORTH_SAYING_S: Final = 5.0  # until there is a verdict: less is not worth a word
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
@@ -180,8 +179,8 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
 
 def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None) -> str:
     """Why a step that mostly passes outside of every hook is neither well nor ill; empty where it does not."""
-    step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), job_seconds.get("other") or 0.0
-    if unseen_s <= MAX_UNSEEN_SHARE * step_s:
+    step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), mostly_unseen_s(diagnosis)
+    if not unseen_s:
         return ""
     late = "; whether a rank is late could not be observed" if _is_order_unknown(diagnosis) else ""
     seen_waits_s = sum(job_seconds.get(name) or 0.0 for name in WAITING_PHASES)

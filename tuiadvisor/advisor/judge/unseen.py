@@ -1,0 +1,21 @@
+"""How much of a step passes in code that no hook sees: the work itself, or the loss; nothing tells which.
+
+In: Diagnosis.  Out: seconds of the mean step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+# Of the step. As rule little_compute: what outlasts all that was seen may be anything, and is not kept unlooked at.
+MAX_UNSEEN_SHARE: Final = 0.5
+
+
+def mostly_unseen_s(diagnosis: Diagnosis, explained_s: float = 0.0) -> float:
+    """Of the mean step, where that is most of it; 0 else. explained_s: what was found in it."""
+    step_s = float(diagnosis.steady_barrier.cycle_K.mean())
+    unseen_s = diagnosis.job_seconds.get("other") or 0.0
+    return unseen_s if unseen_s - explained_s > MAX_UNSEEN_SHARE * step_s else 0.0
