@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,20 @@ def test_throughput_is_answered_in_both(tmp_path: Path, capfdbinary: pytest.Capt
     one = as_json(capfdbinary, "--table", path, "--predict", "32")["predictions"][0]
     assert one["throughput"]["low"] < one["throughput"]["expected"] < one["throughput"]["high"]
     assert 1 == pytest.approx(one["throughput"]["low"] * one["time"]["high"], rel=1e-4)
+
+
+def test_times_are_told_in_a_unit_that_people_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A million tokens a second were 1.174e-05 s per token; the document keeps the table's own unit."""
+    run("--table", write(tmp_path, "devices,tokens_per_s\n8,85000\n16,165000\n32,310000\n"))
+    told = capsys.readouterr().out
+    assert "time in us per token" in told
+    assert "       8      11.76" in told
+    assert re.search(r"\(predicted 1\.\d+ us per token", told)
+    assert not re.search(r"\de-\d", told)
+    run("--table", write(tmp_path, "devices,step_s\n8,0.2\n16,0.105\n"))
+    assert "time in s," in capsys.readouterr().out
 
 
 def test_labels_give_a_document_each(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -12,6 +12,7 @@ from scaling_tables import MEGASCALE, PTD_P, ZERO_3, csv_of, report_of, write
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
+from tuiadvisor.scaling.columns import TimeUnit
 from tuiadvisor.scaling.cost import Aim, Objective
 from tuiadvisor.scaling.decide import Candidate, decide
 from tuiadvisor.scaling.table import read_table
@@ -27,6 +28,7 @@ def sure(devices: int, time: float) -> Candidate:
     return Candidate(devices, time, time, 8 * 100 / cost, cost, cost, time, time, is_predicted=False)
 
 
+HOURS = TimeUnit("h")
 SIZES = [sure(8, 100), sure(16, 52), sure(32, 28), sure(64, 17)]  # cost 800, 832, 896, 1088
 
 
@@ -48,7 +50,7 @@ SIZES = [sure(8, 100), sure(16, 52), sure(32, 28), sure(64, 17)]  # cost 800, 83
 )
 def test_answer_by_hand(aim: Aim, expected: int) -> None:
     """Fastest within the budget, cheapest by the deadline, as far as an hour is worth its price."""
-    decision = decide(SIZES, aim, "h", "not asked")
+    decision = decide(SIZES, aim, HOURS, "not asked")
     assert expected == decision.devices
     assert ("keep" if expected == 64 else "rescale") == decision.decision
 
@@ -56,30 +58,30 @@ def test_answer_by_hand(aim: Aim, expected: int) -> None:
 def test_the_cheapest_is_said_of_the_cheapest_alone() -> None:
     """Within noise the faster one is chosen, and the cheaper one named."""
     alike = [sure(8, 100), sure(16, 50.5), sure(32, 28)]
-    decision = decide(alike, Aim(objective="cost"), "h", "")
+    decision = decide(alike, Aim(objective="cost"), HOURS, "")
     assert decision.devices == 16
     assert "the cheapest" not in decision.because
     assert (
         "as cheap as 8 devices within the noise of 2 % (cost 808 against 800, 1.0 % more)" in decision.because
     )
-    assert ": the cheapest;" in decide(SIZES, Aim(objective="cost"), "h", "").because
+    assert ": the cheapest;" in decide(SIZES, Aim(objective="cost"), HOURS, "").because
 
 
 def test_nothing_stated_moves_to_no_other_size() -> None:
     larger = replace(sure(128, 9.5), is_predicted=True)
-    decision = decide([*SIZES, larger], Aim(efficiency_floor=0.5), "h", "")
+    decision = decide([*SIZES, larger], Aim(efficiency_floor=0.5), HOURS, "")
     assert ("keep", 64) == (decision.decision, decision.devices)
     assert decision.because.startswith(
         "no objective was stated, and without one no number of devices is better"
     )
     assert (
-        "rescale" == decide([*SIZES, larger], Aim(objective="time", efficiency_floor=0.5), "h", "").decision
+        "rescale" == decide([*SIZES, larger], Aim(objective="time", efficiency_floor=0.5), HOURS, "").decision
     )
 
 
 def test_a_floor_that_forbids_a_faster_size_is_named() -> None:
     larger = sure(128, 13)
-    decision = decide([*SIZES, larger], Aim(objective="time", current=64), "h", "")
+    decision = decide([*SIZES, larger], Aim(objective="time", current=64), HOURS, "")
     assert decision.devices == 64
     assert "below the efficiency floor of 0.8 (efficiency_floor of the preferences)" in decision.because
 
@@ -87,7 +89,7 @@ def test_a_floor_that_forbids_a_faster_size_is_named() -> None:
 def test_a_floor_that_nobody_asked_to_decide_by_stops_nothing() -> None:
     """128 devices are 31 % faster at efficiency 0.48: whether that pays is for the objective to say."""
     larger = sure(128, 13)
-    decision = decide([*SIZES, larger], Aim(current=64), "h", "")
+    decision = decide([*SIZES, larger], Aim(current=64), HOURS, "")
     assert ("keep", 64) == (decision.decision, decision.devices)
     assert decision.because.startswith("no objective was stated")
     assert "31 % faster" in decision.because
@@ -107,7 +109,7 @@ def test_a_size_that_is_no_faster_even_at_best_stops_whatever_decides() -> None:
 @pytest.mark.parametrize("aim", [Aim(deadline_h=10), Aim(budget=100), Aim(deadline_h=60, budget=810)])
 def test_impossible_limits_stop(aim: Aim) -> None:
     """What no size can meet is said, with what the nearest would take."""
-    decision = decide(SIZES, aim, "h", "")
+    decision = decide(SIZES, aim, HOURS, "")
     assert "stop" == decision.decision
     assert "no measured or predicted size" in decision.because
 
@@ -196,7 +198,7 @@ def test_answers_beside_the_decision(tmp_path: Path) -> None:
 
 
 def _what(candidates: list[Candidate], aim: Aim) -> tuple[str, int | None]:
-    decision = decide(candidates, aim, "h", "")
+    decision = decide(candidates, aim, HOURS, "")
     return decision.decision, decision.devices
 
 
@@ -223,7 +225,7 @@ def test_dearer_devices_never_turn_keep_into_rescale_up(
 ) -> None:
     """Whatever was decided, a higher price per device-hour never sends anybody from staying to more devices."""
     rows, num_measured, aim = market
-    before, after = (decide(_priced(rows, num_measured, price), aim, "h", "") for price in (1.0, dearer))
+    before, after = (decide(_priced(rows, num_measured, price), aim, HOURS, "") for price in (1.0, dearer))
     current = rows[num_measured - 1][0]
     if before.decision != "rescale" or (before.devices or 0) <= current:
         assert after.decision != "rescale" or (after.devices or 0) <= current

@@ -98,12 +98,13 @@ def analyse(table: Table, targets: Sequence[Target], aim: Aim) -> tuple[Report, 
     """A report per label; the one with the most sizes first. TuiadvisorError when a limit can't be judged."""
     check(aim, table.quantity)
     all_subjects = [subject for subject in subjects(table) if subject.series]
-    reports = [_report(subject, targets, aim, table.doubt) for subject in all_subjects]
+    reports = [_report(subject, targets, aim, table) for subject in all_subjects]
     # Python's sort is stable: of equals, the first of the file.
     return tuple(sorted(reports, key=lambda report: -len(report.main.series.sizes)))
 
 
-def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | None) -> Report:
+def _report(subject: Subject, targets: Sequence[Target], aim: Aim, table: Table) -> Report:
+    doubt, unit = table.doubt, table.time_unit
     fitted = {id(series): _fit(series) for series in subject.series}
     wanted = [*subject.targets, *targets] or [Target(2 * max(series.sizes[-1] for series in subject.series))]
     predictions, refused = _predict_all(subject, wanted, fitted, aim)
@@ -132,8 +133,8 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | 
         cheapest_by_deadline=_devices(cheapest_by(candidates, aim.deadline_h)) if aim.deadline_h else None,
         frontier=frontier(fitted[id(main)].series, choice, aim) if choice and not is_open else None,
         decision=_unless_contradicted(
-            decide(candidates, aim, main.quantity.words, largest_refusal, doubt),
-            decide(with_flagged, aim, main.quantity.words, largest_refusal, doubt),
+            decide(candidates, aim, unit, largest_refusal, doubt),
+            decide(with_flagged, aim, unit, largest_refusal, doubt),
             main,
             flags,
             aim,

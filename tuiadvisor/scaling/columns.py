@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 Kind = Literal["step", "throughput", "total"]
 
 
+LEAST_TOLD: Final = 0.1  # of a unit: smaller times are told in the next one
+PREFIXES: Final = (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))  # ASCII, as all of the text
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """In which times are told. factor: of a time in the quantity's own unit."""
+
+    words: str
+    factor: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """What the measured column holds."""
@@ -36,7 +48,20 @@ class Quantity:
     @property
     def words(self) -> str:
         """Its unit as people say it: a throughput's time is seconds for one of what it counts."""
-        return f"s per {self.counts.removesuffix('s')}" if self.kind == "throughput" else self.unit
+        return f"s{self._of_one}" if self.kind == "throughput" else self.unit
+
+    @property
+    def _of_one(self) -> str:
+        return f" per {self.counts.removesuffix('s')}" if self.kind == "throughput" else ""
+
+    def unit_for(self, longest: float) -> TimeUnit:
+        """The unit in which times up to this one, in the quantity's own, are told: 11.8 us, not 1.18e-05 s."""
+        if self.seconds != 1.0 or longest <= 0:  # of hours and days there are no prefixes
+            return TimeUnit(self.words)
+        prefix, size = next(
+            ((name, size) for name, size in PREFIXES if longest >= LEAST_TOLD * size), PREFIXES[-1]
+        )
+        return TimeUnit(f"{prefix}s{self._of_one}", 1 / size)
 
 
 STEP: Final = Quantity("step_s", "step", "s", 1.0)  # of what was recorded

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tuiadvisor.scaling.columns import TimeUnit
     from tuiadvisor.scaling.cost import Aim, Objective
 
 LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slower tells nobody anything
@@ -53,11 +54,11 @@ def sized(devices: int) -> str:
 
 
 def decide(
-    candidates: Sequence[Candidate], aim: Aim, unit: str, refused: str | None, doubt: str | None = None
+    candidates: Sequence[Candidate], aim: Aim, unit: TimeUnit, refused: str | None, doubt: str | None = None
 ) -> SizeDecision:
     """The decision for one series. At least one candidate is measured.
 
-    unit: of the times, as people say it. refused: why sizes beyond the measured ones are unknown, if they are.
+    unit: in which the times are told. refused: why sizes beyond the measured ones are unknown, if they are.
     doubt: what makes the rows ambiguous; nothing is decided on them then.
     """
     measured = sorted((one for one in candidates if not one.is_predicted), key=lambda one: one.devices)
@@ -259,11 +260,12 @@ def _floor_words(aim: Aim) -> str:
 
 
 def _reason(
-    best: Candidate, candidates: Sequence[Candidate], allowed: Sequence[Candidate], aim: Aim, unit: str
+    best: Candidate, candidates: Sequence[Candidate], allowed: Sequence[Candidate], aim: Aim, unit: TimeUnit
 ) -> str:
-    low = f", at worst {best.cautious_time:.4g}" if best.is_predicted else ""
+    low = f", at worst {best.cautious_time * unit.factor:.4g}" if best.is_predicted else ""
     source = "predicted" if best.is_predicted else "measured"
-    at = f"{sized(best.devices)} ({source} {best.time:.4g} {unit}{low}, efficiency {best.efficiency:.2f})"
+    time = f"{best.time * unit.factor:.4g} {unit.words}"
+    at = f"{sized(best.devices)} ({source} {time}{low}, efficiency {best.efficiency:.2f})"
     limits = _limits(aim)
     if aim.price_of_time is not None:
         return f"{at}: least cost plus time at {aim.price_of_time:g} an hour{limits}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tuiadvisor.errors import TuiadvisorError, one_line
-from tuiadvisor.scaling.columns import EXAMPLE, Columns, Quantity, columns_of
+from tuiadvisor.scaling.columns import EXAMPLE, Columns, Quantity, TimeUnit, columns_of
 from tuiadvisor.unpacking import DAMAGED, MAGIC_BYTES, packing, unpacked
 
 MAX_BYTES: Final = 1 << 20  # a table of sizes is a page of text; a megabyte is a mistake
@@ -48,6 +48,13 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     doubt: str | None = None  # why nothing should be decided on these rows
+
+    @property
+    def time_unit(self) -> TimeUnit:
+        """In which people are told its times."""
+        values = [row.value for row in self.rows if row.value is not None]
+        times = [1 / value for value in values] if self.quantity.kind == "throughput" else values
+        return self.quantity.unit_for(max(times, default=0.0))
 
 
 def read_table(path: str) -> Table:

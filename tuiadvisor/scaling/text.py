@@ -25,12 +25,12 @@ LEAST_WEIGHT: Final = 0.005  # of a law that is named: 1 % when rounded
 
 def text(table: Table, reports: Sequence[Report], aim: Aim) -> str:
     """All reports, a paragraph each."""
-    unit = table.quantity.words
-    head = f"{table.name}: {table.quantity.column}, time in {unit}, cost in {cost_unit(aim, table.quantity)}"
-    return "\n\n".join([head, *(_report(report) for report in reports), *table.notes]) + "\n"
+    unit = table.time_unit
+    head = f"{table.name}: {table.quantity.column}, time in {unit.words}, cost in {cost_unit(aim, table.quantity)}"
+    return "\n\n".join([head, *(_report(report, unit.factor) for report in reports), *table.notes]) + "\n"
 
 
-def _report(report: Report) -> str:
+def _report(report: Report, factor: float) -> str:
     choice = report.main.choice
     lines = [f"== {report.label}"] if report.label else []
     lines.append(heading(report))
@@ -50,8 +50,8 @@ def _report(report: Report) -> str:
         lines.append(f"laws averaged: {laws}; scatter {100 * choice.error:.1f} %{loo}")
     lines += ["", f"{'devices':>8} {'time':>10} {'90 % interval':>21} {'eff.':>5} {'serial':>7} {'cost':>10}"]
     marked = {flag.row.line for flag in report.flags}
-    lines += [_row(one, "!" if one.row.line in marked else " ") for one in report.rows]
-    lines += [_prediction(one) for one in report.predictions]
+    lines += [_row(one, factor, "!" if one.row.line in marked else " ") for one in report.rows]
+    lines += [_prediction(one, factor) for one in report.predictions]
     lines += ["        # measured, . predicted, to the low end of its interval; ! flagged"]
     if any(one.karp_flatt is not None for one in report.rows):
         lines.append(
@@ -123,20 +123,23 @@ def decision_words(report: Report) -> str:
     return f"STOP growing at {size}" if devices >= largest else f"STOP: go back to {size}"
 
 
-def _row(one: Measured, mark: str) -> str:
+def _row(one: Measured, factor: float, mark: str) -> str:
     share = "" if one.efficiency is None else f"{one.efficiency:.2f}"
     serial = "" if one.karp_flatt is None else f"{one.karp_flatt:.4f}"
     return (
-        f"{one.row.devices:>8,} {figure(one.time):>10} {'':>21} {share:>5} {serial:>7} {figure(one.cost):>10} "
+        f"{one.row.devices:>8,} {figure(one.time * factor):>10} {'':>21} {share:>5} {serial:>7} {figure(one.cost):>10} "
         f"{mark}{_bar(one.efficiency or 0.0, '#')}"
     ).rstrip()
 
 
-def _prediction(one: Predicted) -> str:
-    interval, share = f"{figure(one.time.low)} .. {figure(one.time.high)}", one.efficiency.expected
+def _prediction(one: Predicted, factor: float) -> str:
+    interval, share = (
+        f"{figure(one.time.low * factor)} .. {figure(one.time.high * factor)}",
+        one.efficiency.expected,
+    )
     sure, likely = _bar(one.efficiency.low, "."), _bar(one.efficiency.expected, ".")
     return (
-        f"{one.target.devices:>8,} {figure(one.time.expected):>10} {interval:>21} {share:>5.2f} {'':>7} "
+        f"{one.target.devices:>8,} {figure(one.time.expected * factor):>10} {interval:>21} {share:>5.2f} {'':>7} "
         f"{figure(one.cost.expected):>10}  {sure}{'-' * (len(likely) - len(sure))}"
     ).rstrip()
 
