@@ -12,14 +12,17 @@ from test_tui_navigator import Keyboard
 
 from tuiadvisor.app.advising import GuidedAdvice, judged
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.session import whys
 from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
+from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.markdown import gain_words, markdown
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.recorded import Recorded
-from tuiadvisor.session.suspects import SEEN
+from tuiadvisor.session.suspects import SEEN, weights
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
 from tuiadvisor.tui.pages.guidance import answer_text
@@ -629,3 +632,33 @@ def test_the_decision_beside_the_patterns_is_whole_or_says_where_it_is() -> None
         text = Keyboard(views.live(views.straggler()), desk=desk).press("5")
         assert end in text
         assert "gain" in text
+
+
+def test_what_a_trace_says_of_its_devices_ranks_the_causes() -> None:
+    """Before any answer, and without a finding: launches that come late are no slow storage."""
+    parts = (
+        ("the training thread launches too late in forward", 0.3),
+        ("exposed communication, which nothing hides", 0.1),
+        ("the training thread launches too late in the optimizer", 0.1),
+        ("held back by other streams or events", 0.06),
+        ("copies alone", 0.01),
+    )
+    run = replace(facts("trace", views.healthy()), findings=(), device_parts=parts, device_compute=0.43)
+    told = weights(run, {})
+    assert next(iter(told)) in {"too little work a step for its fixed costs", "very many tiny kernels"}
+    assert told["very many tiny kernels"] == pytest.approx(4 * told["more to send than the links carry"])
+    assert "held back by other streams or events" in told
+    assert "copies alone" not in told
+    loads = (("the training thread waits for data: the loader", 0.5), *parts)
+    assert next(iter(weights(replace(run, device_parts=loads), {"host_cpus_full": "no"}))) != next(iter(told))
+    answered = weights(run, {"memory_bound_kernels": "tiny"})
+    assert next(iter(answered)) == "very many tiny kernels"
+
+
+def test_why_a_device_idles_is_told_by_its_trace() -> None:
+    """Of a trace whose device computed 41 % of its time "no waiting was seen in its steps" was said."""
+    parts = (("nothing runs on it, before its first event in the trace or after its last", 0.58),)
+    run = replace(facts("trace", views.healthy()), device_parts=parts, device_compute=0.41)
+    told = whys.why("idle", run, (), Machine()).answer
+    assert "computes 41 % of its time" in told
+    assert "58 % nothing runs on it" in told

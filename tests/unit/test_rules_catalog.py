@@ -272,3 +272,10 @@ def test_messages_are_filled_by_unit_and_unknown_is_said() -> None:
     values = {"transfer_share": 0.3, "transfer_s": 0.0064, "num_ranks": 4}
     assert "30 % in 6.4 ms, overlap unknown, ranks 4" == fill(text, values)
     assert "3.1 %" == worded("overlap", 0.031)
+
+
+@pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
+def test_no_action_takes_one_host_out_of_many(rule: Rule) -> None:
+    """A job on one host has no other to be placed on: keeping the next run off it is said of any number."""
+    every = [*rule.actions, *(entry for variant in rule.variants for entry in variant.actions or ())]
+    assert not [entry.text for entry in every if "exclude" in entry.text]

@@ -6,7 +6,7 @@ In: RunView.  Out: Facts of one run, the values questions ask about, and configu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.phases import COMPUTE, GROWING
 from tuiadvisor.scaling.batch import law_of_batches
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import Finding, PastFinding, PauseView, RunView, StepSummary
     from tuiadvisor.views.stack_card import StackCard
+EXPOSED_PART: Final = "exposed communication"  # in the words of a device's part
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,9 @@ class Facts:
         False  # from a trace or a log: what ran is over, and its next run is what can be recorded
     )
     has_kernels: bool = False  # of a trace, imported or beside the run
+    # Of that trace, mean over its devices: why they do not compute, with the share of their time, and compute itself.
+    device_parts: tuple[tuple[str, float], ...] = ()
+    device_compute: float | None = None
     look: StackCard | None = (
         None  # the newest one at the stacks of a rank in question that tells what it does
     )
@@ -110,6 +114,8 @@ def facts(
         has_ended=bool(view.ended),
         is_imported=view.imported is not None,
         has_kernels=view.device_work is not None,
+        device_parts=_device_parts(view),
+        device_compute=_mean(one.compute for one in view.device_work.ranks) if view.device_work else None,
         num_hosts=len(view.run.hosts) or None,
         num_stages=_num_stages(view),
         has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),
@@ -163,6 +169,18 @@ def facts(
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
         look=_look(view),
     )
+
+
+def _device_parts(view: RunView) -> tuple[tuple[str, float], ...]:
+    """Longest first. Waiting in collectives for late ranks, where it is told, is theirs and in no part."""
+    found: dict[str, float] = {}
+    devices = view.device_work.ranks if view.device_work is not None else ()
+    for one in devices:
+        waits = (one.collective_wait_s or 0.0) / one.window_s
+        for part in one.parts:
+            share = max(part.share - waits, 0.0) if EXPOSED_PART in part.words else part.share
+            found[part.words] = found.get(part.words, 0.0) + share / len(devices)
+    return tuple(sorted(found.items(), key=lambda part: (-part[1], part[0])))
 
 
 def _look(view: RunView) -> StackCard | None:

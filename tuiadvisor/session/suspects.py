@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.session.evidence import EXPOSED_PART
 from tuiadvisor.session.measured import STACKS
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
 
@@ -42,6 +43,15 @@ SEEN: Final[dict[SeenCause, str]] = {
     "clock": "a slower device",
     "more work": "uneven batches",
 }
+
+# Of a trace, why its devices do not compute: what its parts are called, and the finding that such a part would be.
+PARTS: Final = {
+    "waits for data": "data_wait",
+    "launches too late": "host_bound",
+    "between launch and start": "host_bound",
+    EXPOSED_PART: "communication_bound",
+}
+LEAST_PART: Final = 0.05  # of a device's time: as of the step, below it compute itself is what limits
 
 # What sampled stacks of the rank in question say, as `StackCard.kind`: in its loader, and there not for want of work.
 IN_LOADER: Final = ("loader", "dataset", "collate")
@@ -133,7 +143,7 @@ TABLE: Final = (
         ("+placement no", "-placement yes"),
     ),
     Suspect(
-        *("small_batch", "too little work between two exchanges", COMM | LAUNCH),
+        *("small_batch", "too little work a step for its fixed costs", COMM | LAUNCH),
         ("+batch_flat rose", "-batch_flat flat", "+memory_nearly_full no", "-memory_nearly_full yes"),
     ),
     Suspect(
@@ -164,18 +174,36 @@ def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
 
 def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[str, float, Marks]]:
     explained: set[str] = set()
+    parts = _device_parts(run)
     for suspect in TABLE:
         if suspect.on_device and not run.has_gpu:
             continue
         if suspect.only_if and not _sign(f"+{suspect.only_if}", answers):
             continue
         findings = [one for one in run.findings if _explains(suspect, one, run.look)]
-        if findings:
-            explained |= {one.id for one in findings}
-            yield suspect.words, max(map(_loss, findings)), suspect.speaks
+        lost = [*map(_loss, findings), *(parts[name] for name in suspect.of & parts.keys())]
+        if lost:
+            explained |= {one.id for one in findings} | (suspect.of & parts.keys())
+            yield suspect.words, max(lost), suspect.speaks
     for finding in run.findings:
         if finding.id not in explained:
             yield _seen(finding) or finding.title, _loss(finding), ()
+    for name, lost_s in parts.items():
+        if name not in explained:
+            yield name, lost_s, ()
+
+
+def _device_parts(run: Facts) -> dict[str, float]:
+    """Seconds of a step that devices did not compute, by the finding that it would be, or in the trace's words."""
+    found: dict[str, float] = {}
+    for words, share in run.device_parts:
+        name = next((name for said, name in PARTS.items() if said in words), words)
+        found[name] = found.get(name, 0.0) + share
+    return {
+        name: share * (run.step_s or 0.0)
+        for name, share in found.items()
+        if share >= LEAST_PART and run.step_s
+    }
 
 
 def _seen(finding: Finding) -> str | None:

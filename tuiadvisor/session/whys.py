@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.session.machine import Machine
 
+LEAST_SAID: Final = 0.005  # a smaller share is 0 % in words
 NAMES: Final = ("idle", "allreduce", "link", "storage", "batch", "devices")
 
 
@@ -55,6 +56,8 @@ def _idle(run: Facts) -> Why:
         for part in largest_parts(run)
         if part[0] in phases.of_kind("input", "copy", "sync", "pause", "idle")
     ]
+    if run.device_compute is not None:
+        return Why("idle", question, _by_trace(run), f"{_inside_a_phase(run)}.")
     if run.step_s is None:
         return Why("idle", question, "Unknown: no steady step was seen.", "Record longer: --for 60s.")
     if not waits:
@@ -75,6 +78,15 @@ def _idle(run: Facts) -> Why:
         )
     answer += "".join(f" {finding.message}" for finding in run.findings[:1])
     return Why("idle", question, answer, f"{_inside_a_phase(run)}.")
+
+
+def _by_trace(run: Facts) -> str:
+    """As a trace has its devices: what they waited for within phases too."""
+    told = f"By the trace it computes {_percent(run.device_compute)} of its time, mean over the ranks that were traced"
+    parts = "; ".join(
+        f"{_percent(share)} {words}" for words, share in run.device_parts[:4] if share >= LEAST_SAID
+    )
+    return f"{told}; the rest: {parts}." if parts else f"{told}."
 
 
 def _inside_a_phase(run: Facts) -> str:
