@@ -67,6 +67,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
             else UNSEEN,
             "held_share": worst.share,
             "held_share_of_others": worst.others,
+            "held_share_low": worst.surely,
             "is_held_stopped": int(reason == "stopped"),
             "is_held_limited": int(reason == "limit"),
             "is_held_by_data": int(reason == "data"),
@@ -84,6 +85,7 @@ held held_rank_words text which ranks something outside keeps from running, and 
 held held_note text what is known of lateness
 held held_share share of the looks at its process, or of its time, in which the worst of them is kept from running
 held held_share_of_others share the same of the typical other rank
+held held_share_low share of its time that it is surely kept from running beyond the typical other, chance left out
 held is_held_stopped flag 1 if their processes are stopped by a signal or a debugger
 held is_held_limited flag 1 if a CPU limit holds them back
 held is_held_by_data flag 1 if they wait for their data loaders

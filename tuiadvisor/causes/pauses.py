@@ -61,6 +61,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "second_s": longest[1] if len(longest) > 1 else None,
         "loss_s": what_if.loss_s if pause.busy_ranks else pause.loss_s_per_step,
         "loss_share": what_if.loss_s / what_if.step_s,
+        "loss_share_low": what_if.loss_low_s / what_if.step_s,
         "starter": starter,
         "ranks": starter,
         "waiters": "the training" if alone else "all ranks",
@@ -154,6 +155,7 @@ pause second_s s that the second longest of them adds; unknown where there is on
 pause length_s s that one pause adds
 pause loss_s s a step, spread over all steps of the window
 pause loss_share share of the step
+pause loss_share_low share of the step that is surely lost: lower end of the 90 % interval, by how many pauses were seen
 pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"; "the process" where there is one
 pause begun_words text " begun by rank 0"; empty where all ranks pause together or there is one process
 pause waiters text who is held up: "all ranks", or "the training" of one process

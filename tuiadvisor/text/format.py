@@ -298,6 +298,7 @@ EVIDENCE_NAMES = {
     "stretches_num": "stretches seen to begin",
     "held_share": "kept from running, share of the looks or of its time",
     "held_share_of_others": "the same of the typical other rank",
+    "held_share_low": "surely beyond it",
     "ready_per_core": "runnable threads per core",
     "core_wait_share": "time a typical rank waits for a core",
     "turn_taking_share": "lost to stragglers that vary",

@@ -15,6 +15,7 @@ import numpy as np
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES, Priority
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.series.what_if import least_of_events
 from tuiadvisor.metrics.steps.arrays import lower_quartile
 from tuiadvisor.metrics.steps.step_table import OTHER
 from tuiadvisor.phases import PHASES
@@ -88,6 +89,7 @@ class HeldRank:
     reason: HeldReason
     share: float  # of its time
     others: float  # the same of the typical other
+    surely: float = 0.0  # of what it is more: less what chance makes of it
     limit_cores: float | None = None
     in_pauses: bool = False  # the others wait for it mostly in steps that are not steady
     priority: Priority | None = None  # where it lacks a core and yields more than the others
@@ -151,13 +153,17 @@ def _held(row: int, seen: list[OffCore], others: _Others, span_s: float) -> Held
         and own.num_stopped >= MIN_STOPS
         and own.stopped - usual >= MIN_HELD
     ):
-        return HeldRank(row, "stopped", own.stopped, usual)
-    usual = others.wait.median(own.wait)
-    if own.wait is None or usual is None or span_s < PAST_S or not _is_kept_waiting(own, others, span_s):
+        surely = max(own.stopped * least_of_events(own.num_stopped) - usual, 0.0)
+        return HeldRank(row, "stopped", own.stopped, usual, surely)
+    usual, beyond = others.wait.median(own.wait), _waits_beyond(own, others)
+    if own.wait is None or usual is None or beyond is None or span_s < PAST_S:
         return None
+    if beyond <= _least_wait(span_s, others.priority(own)):
+        return None
+    surely = max(beyond - CHANCE_WAIT_S / span_s, 0.0)
     if _is_limited(own):
-        return HeldRank(row, "limit", own.wait, usual, own.limit_cores)
-    return HeldRank(row, "core", own.wait, usual, priority=others.priority(own))
+        return HeldRank(row, "limit", own.wait, usual, surely, own.limit_cores)
+    return HeldRank(row, "core", own.wait, usual, surely, priority=others.priority(own))
 
 
 def lower_priorities(seen: list[OffCore]) -> dict[int, Priority]:
@@ -167,19 +173,19 @@ def lower_priorities(seen: list[OffCore]) -> dict[int, Priority]:
     return found if 2 * len(found) <= len(seen) else {}
 
 
-def _is_kept_waiting(own: OffCore, others: _Others, span_s: float) -> bool:
-    """Whether it waits for a core much longer than the typical other would that had to run as long as it does.
+def _waits_beyond(own: OffCore, others: _Others) -> float | None:
+    """Share of its time that it waits for a core beyond what the typical other would that had to run as long.
 
     Where many want the cores, who has more to do waits for them longer, and who spins until the others come does too:
-    neither is kept from running more than they are. False where that is not known of everybody.
+    neither is kept from running more than they are. None of those, and where that is not known of everybody.
     """
     usual_wait, usual_run = others.wait.median(own.wait), others.run.median(own.run)
     if own.wait is None or own.run is None or usual_wait is None or usual_run is None:
-        return False
+        return None
     if own.run > MORE_WORK * usual_run:
-        return False
+        return None
     expected = max(own.run / usual_run, 1.0) * usual_wait if usual_run > 0 else usual_wait
-    return own.wait - expected > _least_wait(span_s, others.priority(own))
+    return own.wait - expected
 
 
 def _least_wait(span_s: float, priority: Priority | None) -> float:

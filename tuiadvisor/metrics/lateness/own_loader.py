@@ -70,7 +70,8 @@ def held_by_data(
         return ()
     usual_R = share_R.copy()
     usual_R[rows] = [np.median(np.delete(share_R, row)) for row in rows.tolist()]
-    is_held_R = share_R - usual_R - CHANCE_WAIT_S / max(span_s, CHANCE_WAIT_S) >= MIN_HELD
+    surely_R = share_R - usual_R - CHANCE_WAIT_S / max(span_s, CHANCE_WAIT_S)
+    is_held_R = surely_R >= MIN_HELD
     if has_stages(table):
         idle_R = np.mean(table.phase_s_PRK[PHASE_INDEX["pipeline_idle"]][:, known], axis=1)
         is_held_R &= np.median(np.delete(idle_R, rows)) - idle_R >= MIN_COVER * (share_R - usual_R) * step_R
@@ -81,6 +82,6 @@ def held_by_data(
         if np.mean(others >= AT_ITS_LIMIT) > 1 - MIN_IN_RESERVE:
             return ()
     return tuple(
-        HeldRank(row, "data", float(share_R[row]), float(usual_R[row]))
+        HeldRank(row, "data", float(share_R[row]), float(usual_R[row]), float(surely_R[row]))
         for row in np.flatnonzero(is_held_R).tolist()
     )

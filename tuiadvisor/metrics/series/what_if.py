@@ -115,11 +115,16 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
 
 
 def of_events(found: Gain, num_events: int) -> Gain:
-    """The gain of so many single events, its lower end by how often as many may come: steps tell little of the rare.
+    """The gain of so many single events, its lower end by how often as many may come: steps tell little of the rare."""
+    return at_least(found, least_of_events(num_events))
+
+
+def least_of_events(num_events: int) -> float:
+    """Share of so many events that as long a time surely brings: the lower end of CONFIDENCE.
 
     Source: 5 % quantile of a Poisson mean, Wilson and Hilferty's approximation of chi square.
     """
-    return at_least(found, max(1 - 1 / (9 * num_events) - NORMAL_QUANTILE / (3 * sqrt(num_events)), 0.0) ** 3)
+    return float(max(1 - 1 / (9 * num_events) - NORMAL_QUANTILE / (3 * sqrt(num_events)), 0.0) ** 3)
 
 
 def at_least(found: Gain, share: float) -> Gain:
