@@ -17,6 +17,7 @@ from tuiadvisor.session.intent import Intent, checked, read_intent
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.text.format import share
 from tuiadvisor_rules.questions import load_questions
 
 RUN = encode(
@@ -109,6 +110,21 @@ def test_advise_writes_what_it_shows(here: Path, capsys: pytest.CaptureFixture[s
     assert 0 == run([*common, "--json"])
     assert document == json.loads(capsys.readouterr().out)
     assert document == json.loads(Path("session.json").read_text())
+
+
+def test_stated_work_is_the_same_in_every_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What diagnose says of FLOPs and peak that were stated, the session and the report say, too."""
+    stated = ["--flops-per-step", "2e9", "--peak-flops", "1e11"]
+    assert 0 == run(["diagnose", "late.rec", "--json", *stated])
+    mfu = json.loads(capsys.readouterr().out)["efficiency"]["mfu"]
+    assert mfu is not None
+    Path("answers.toml").write_text("")
+    assert 0 == run(["advise", "late.rec", "--answers", "answers.toml", *stated])
+    assert f"- MFU: {share(mfu)} of what the devices could compute" in capsys.readouterr().out
+    assert 0 == run(["report", "late.rec", "-o", "report.md", *stated])
+    assert f"- MFU: {share(mfu)} of 100 GFLOP/s" in Path("report.md").read_text()
+    assert 2 == run(["report", "late.rec", "late.rec", "-o", "report.md", *stated])
+    assert "--flops-per-step: it is stated of one run" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import orjson
 from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.app.stand_ins import beside, name_of
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import GivenWork
+from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_saved
 from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.document import document, saved_history
@@ -95,10 +95,11 @@ class GuidedAdvice:
         answers = saved.get("answers") if isinstance(saved, dict) else None
         self.answers = checked_answers(answers if isinstance(answers, dict) else {}, self.questions)
 
-    def read(self, frames: Callable[[str], Iterable[bytes]]) -> None:
-        """Read the recordings. TuiadvisorError if one is none."""
+    def read(self, frames: Callable[[str], Iterable[bytes]], given: GivenWork = NOTHING_GIVEN) -> None:
+        """Read the recordings; given: the work of a step of the first. TuiadvisorError if one is none."""
+        here = GivenWork(measured=self.machine.peaks)
         for path in (self.path, *self.others):
-            measured = measure(path, frames(path), GivenWork(measured=self.machine.peaks))
+            measured = measure(path, frames(path), given.over(here) if path == self.path else here)
             unit = measured.unit
             self._whole.append(
                 Recorded(name_of(path), measured.view, unit.gradient_bytes, unit.num_collectives)

@@ -26,6 +26,7 @@ from tuiadvisor.app.row_reader import RowReader
 from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.stream.recording import RecordingReader
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from tuiadvisor.app.feed import Feed
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.app.timeline import SlicesRead
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.preferences import Preferences
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.tui.contract.feed import FeedCommand
@@ -99,6 +101,7 @@ class Desk:
         can_attach: bool = False,
         leads_home: bool = False,
         said: str = "",
+        given: GivenWork = NOTHING_GIVEN,
     ) -> None:
         """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
 
@@ -106,11 +109,12 @@ class Desk:
         guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
         sizing: what the screen of scaling works on; None: this run and the recordings of the folder; can_attach: the
         caller watches what is `chosen` when the screens have ended; leads_home: the caller shows home after
-        these; said: an answer to begin with.
+        these; said: an answer to begin with; given: the work of a step of the recording shown first.
         """
         self.live_path = live_path
         self.others = others
         self._intent = intent
+        self._given = {open_path: given}
         self._session_file = session_file
         self._conductor: GuidedAdvice | None = None
         self._sizing = sizing
@@ -376,7 +380,8 @@ class Desk:
         try:
             conductor = GuidedAdvice(path, file, self.others, self._intent, live_path=self.live_path)
             if path:
-                conductor.read(lambda each: self._frames(each, self._note_session))
+                given = self._given.get(path, NOTHING_GIVEN)
+                conductor.read(lambda each: self._frames(each, self._note_session), given)
         except TuiadvisorError as error:
             self._change(session_note=str(error))
             raise

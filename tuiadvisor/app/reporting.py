@@ -13,6 +13,7 @@ from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.app.stand_ins import beside, name_of
 from tuiadvisor.errors import unwritable
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
 from tuiadvisor.session.recorded import Recorded
@@ -21,19 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.advisor.compare.measured import Measured
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison
     from tuiadvisor.views.run_view import RunView
 
 
-def session_of(path: str) -> Guided | None:
+def session_of(path: str, given: GivenWork = NOTHING_GIVEN) -> Guided | None:
     """The guided session that lies beside a recording, held again on it; None where there is none."""
     file = session_file(path)
     if file is None or not file.exists():
         return None
     conductor = GuidedAdvice(path, file, (), None)
-    conductor.read(read_frames)
+    conductor.read(read_frames, given)
     return conductor.conduct()
 
 

@@ -107,10 +107,10 @@ class Survey:
             self.close()
 
 
-def surveyed(path: Path | str) -> Survey:
+def surveyed(path: Path | str, given: GivenWork = NOTHING_GIVEN) -> Survey:
     """A whole look at a recording, with a progress line on stderr when it takes long."""
     line = ProgressLine(f"reading {path}")
     try:
-        return Survey(path).whole(line.show)
+        return Survey(path, given=given).whole(line.show)
     finally:
         line.end()

@@ -16,6 +16,7 @@ from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.foreign import as_recordings, foreign
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.cli.options.peaks import measured_here
+from tuiadvisor.cli.options.work import add_work, work_of
 from tuiadvisor.errors import TuiadvisorError, unwritable
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Session, conduct, identity
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection
 
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.session.stages import Asked
     from tuiadvisor_rules.questions import Question
 
@@ -64,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--tui", action="store_true", help="as a screen: keyboard only, answers saved as given"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the session: .md or .json")
+    add_work(parser)
     add_intent_options(parser)
 
 
@@ -78,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
             return show(options)
     paths = [options.run, *options.others]
     with as_recordings(paths) as read:
-        runs = [_recorded(path, read[path]) for path in paths]
+        given = [work_of(options), *(measured_here() for _ in options.others)]
+        runs = [_recorded(path, read[path], work) for path, work in zip(paths, given, strict=True)]
     questions, intent = load_questions(), intent_of(options)
     machine = read_machine()
     saved = read_saved(Path(options.session)) if options.session else None
@@ -164,7 +168,8 @@ def _is_saved_page(path: str) -> bool:
 
 def show(options: argparse.Namespace) -> int:
     """The same session as a screen, beside the recording's own screens."""
-    survey = surveyed(options.run)
+    work = work_of(options)
+    survey = surveyed(options.run, work)
     feed = ReplayFeed(ReplaySource(options.run), survey)
     feed.command(End())
     feed.start()
@@ -175,6 +180,7 @@ def show(options: argparse.Namespace) -> int:
         others=tuple(options.others),
         intent=intent_of(options),
         session_file=options.session or "",
+        given=work,
     )
     desk.command(Advise())
     try:
@@ -184,8 +190,8 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(path: str, read: str) -> Recorded:
-    found = measured(path, measured_here(), read)
+def _recorded(path: str, read: str, work: GivenWork) -> Recorded:
+    found = measured(path, work, read)
     return Recorded(path, found.view, found.unit.gradient_bytes, found.unit.num_collectives)
 
 

@@ -41,7 +41,8 @@ NUM_READ: Final = 8
 def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) -> tuple[Desk, ReplayFeed]:
     """Feed, started, and desk of `replay`; the stack ends the feed. TuiadvisorError if the file is bad."""
     source = ReplaySource(options.file, options.speed or 1.0)
-    feed = ReplayFeed(source, bookmarks=bookmarks(options.file), given=work_of(options))
+    work = work_of(options)
+    feed = ReplayFeed(source, bookmarks=bookmarks(options.file), given=work)
     stack.callback(feed.stop)
     _check_step(options, feed.last_step)
     if options.at is not None:
@@ -50,7 +51,7 @@ def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) 
     elif options.speed is None:
         feed.command(End())  # the verdict is what one opens a recording for
     feed.start()
-    return Desk(feed, beside(options.file).parent, options.file, sizing=sizing), feed
+    return Desk(feed, beside(options.file).parent, options.file, sizing=sizing, given=work), feed
 
 
 def begin_list(folder: Path) -> Desk:

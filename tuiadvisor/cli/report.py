@@ -11,9 +11,8 @@ from tuiadvisor.app.measured_recording import measured
 from tuiadvisor.app.reporting import session_of, sizes_of, write_report
 from tuiadvisor.app.stated import against_stated
 from tuiadvisor.cli.foreign import as_recordings
-from tuiadvisor.cli.options.peaks import measured_peaks
+from tuiadvisor.cli.options.work import add_work, check_of_one, work_of
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import GivenWork
 from tuiadvisor.importers.kinetoreport import kineto_document
 from tuiadvisor.importers.tracework import roofline_of
 from tuiadvisor.report.page import Dossier
@@ -39,6 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--traces", metavar="DIR",
         help="traces of the last RUN, recorded with shapes (tuiadvisor capture RANK --flops): its roofline",
     )  # fmt: skip
+    add_work(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,13 +46,15 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.output)
     if len(options.runs) > MAX_RUNS:
         raise TuiadvisorError(f"{len(options.runs)} recordings; a report takes at most {MAX_RUNS}")
-    peaks = measured_peaks()
+    work = work_of(options)
+    if len(options.runs) > 1:
+        check_of_one(options)
     with as_recordings(options.runs) as read:
-        found = [measured(path, GivenWork(measured=peaks), read[path]) for path in options.runs]
+        found = [measured(path, work, read[path]) for path in options.runs]
     comparison = compare(found[0], found[1]) if len(found) == 2 else None
-    dossiers = [Dossier(one.path, against_stated(one.view), session_of(one.path)) for one in found]
+    dossiers = [Dossier(one.path, against_stated(one.view), session_of(one.path, work)) for one in found]
     if options.traces is not None:
-        efficiency = kineto_document(Path(options.traces), peaks)["efficiency"]
+        efficiency = kineto_document(Path(options.traces), work.measured)["efficiency"]
         dossiers[-1] = replace(dossiers[-1], roofline=roofline_of(efficiency))
     write_report(options.output, dossiers, comparison, sizes_of(found))
     print(f"written to {options.output}")

@@ -32,7 +32,7 @@ from tuiadvisor.session.seven import seven_questions
 from tuiadvisor.session.sizes import ranking, sizes
 from tuiadvisor.views.goodput import waterfall_words
 from tuiadvisor.views.names import limit_name
-from tuiadvisor_rules.message import seconds
+from tuiadvisor_rules.message import seconds, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,9 +284,19 @@ def _p4(material: Material) -> list[Item]:
         item("compute against communication", _ratio_words(run), RECORD),
         *([] if run.num_ranks == 1 else [item("exposed communication", exposed_words, RECORD)]),
         *(item("scaling", row.scaling_words()) for row in sizes(material) if row.scaling_words()),
+        *_arithmetic(material),
         *_workloads(material),
         *_ceilings(material),
     ]
+
+
+def _arithmetic(material: Material) -> list[Item]:
+    """MFU, or what it lacks; nothing of a recording that says nothing of its program."""
+    run = material.run
+    if run.mfu is None and not run.mfu_why:
+        return []
+    words = None if run.mfu is None else f"{share(run.mfu)} of what the devices could compute"
+    return [material.item("MFU", words, run.mfu_why)]
 
 
 def _workloads(material: Material) -> list[Item]:
@@ -327,7 +337,7 @@ def workload_words(
         "devices unknown" if run.num_devices is None else sized(run.num_devices),
         _ratio_words(run, of_exposed=of_exposed) or "compute to communication unknown",
         "goodput unknown" if run.goodput is None else f"goodput {100 * run.goodput:.0f} %",
-        "MFU unknown" if run.mfu is None else f"MFU {100 * run.mfu:.0f} %",
+        "MFU unknown" if run.mfu is None else f"MFU {share(run.mfu)}",
     ]
     spent = device_hours(run, 1000.0)
     if spent is not None:

@@ -77,6 +77,7 @@ class Facts:
     alloc_retries: int | None = None
     device_power_w: float | None = None  # of one device, mean over all of them
     mfu: float | None = None
+    mfu_why: str = ""  # it is unknown
     is_over: bool = False  # the recorded run has ended: going on means starting again
     has_ended: bool = False  # as that, or a trace: nothing can be asked of it any more
     is_imported: bool = (
@@ -166,6 +167,7 @@ def facts(
         alloc_retries=view.alloc_retries,
         device_power_w=_power(view),
         mfu=view.efficiency.mfu if view.efficiency else None,
+        mfu_why=(view.efficiency.why or "") if view.efficiency else "",
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
         look=_look(view),
     )

@@ -6,6 +6,7 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from tuiadvisor.cli.options.peaks import measured_peaks
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, GivenWork
 
 if TYPE_CHECKING:
@@ -38,6 +39,16 @@ def add_work(parser: argparse.ArgumentParser) -> None:
         "--peak-flops", type=_flops, metavar="F",
         help="dense peak of one device in the precision used, FLOP/s, where the table does not have it, e.g. 989e12",
     )  # fmt: skip
+
+
+def check_of_one(options: argparse.Namespace) -> None:
+    """TuiadvisorError where work is stated beside several runs: of which it would be nobody says."""
+    stated = GivenWork(
+        options.samples_per_step, options.tokens_per_step, options.flops_per_step, options.peak_flops
+    ).document()
+    if stated:
+        name = next(iter(stated)).replace("_", "-")
+        raise TuiadvisorError(f"--{name}: it is stated of one run; give it with one recording alone")
 
 
 def work_of(options: argparse.Namespace) -> GivenWork:
