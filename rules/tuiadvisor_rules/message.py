@@ -53,10 +53,19 @@ def worded(name: str, value: object) -> str:
     if unit == "s":
         return seconds(float(value))
     if unit == "share":
-        return f"{100 * value:.0f} %" if abs(value) >= 0.0995 else f"{100 * value:.1f} %"
+        return share(float(value))
     if unit == "ratio":
         return f"{value:.2f}"
     return f"{value:.0f}"
+
+
+def share(value: float) -> str:
+    """'41 %', '0.4 %', '<0.1 %': what was seen is no zero, however small."""
+    percent = 100 * value
+    size = abs(percent)
+    if size == 0 or size >= 9.95:
+        return f"{percent:.0f} %"
+    return f"{percent:.1f} %" if size >= 0.1 else "<0.1 %"
 
 
 def seconds(value: float) -> str:

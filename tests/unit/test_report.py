@@ -142,7 +142,7 @@ def test_what_the_run_says_is_in_it() -> None:
     text = html(views.straggler())
     for part in (
         "TUNE</span>rank 2 reads its data 11.8 ms late",
-        "1.69\u00d7 (1.60\u00d7 to 1.75\u00d7, 95 %)",
+        "1.69\u00d7 (1.60\u00d7 to 1.75\u00d7, 90 %)",
         "28.6 ms</b><span>mean step",
         "step 222: rank 2 late",
         "data wait: 21 %, 5.10 ms",

@@ -6,7 +6,10 @@ import math
 
 import pytest
 
+from tuiadvisor.metrics.series.what_if import CONFIDENCE
 from tuiadvisor.text import format as text_of
+from tuiadvisor.views.run_view import Speedup, Verdict
+from tuiadvisor_rules import message
 
 
 @pytest.mark.parametrize(
@@ -156,3 +159,16 @@ def test_a_chart_ends_where_its_values_can_be_read() -> None:
 def test_what_limits_a_step_has_the_fields_word(expected: str, name: str) -> None:
     """An identifier that is no word of the field has one; others are read off it."""
     assert expected == text_of.phase_name(name)
+
+
+def test_an_expected_speed_up_says_the_confidence_that_gains_have() -> None:
+    """Each end of what is promised is missed once in twenty: between them lies 90 %."""
+    verdict = Verdict("tune", "", None, None, Speedup(1.5, 1.2, 1.8), None, "", "")
+    assert text_of.speedup(verdict).endswith(f" to 1.80\u00d7, {CONFIDENCE * 100:.0f} %)")
+
+
+@pytest.mark.parametrize("value", [0.0, 2e-5, 0.00099, 0.001, 0.0994, 0.0996, 0.741, 1.0])
+def test_a_share_is_written_alike_in_messages_and_on_screens(value: float) -> None:
+    """A unit that worked for a hundredth of a percent did work: 0 % would say that it did not."""
+    assert message.share(value) == text_of.share(value)
+    assert message.worded("data_wait_share", value) == text_of.share(value)

@@ -41,7 +41,7 @@ def test_the_whole_content_is_there() -> None:
     text = plain_summary(VIEWS["straggler"], plain_ascii=True)
     for part in (
         "TUNE  rank 2 reads its data 11.8 ms late",
-        "expected speed-up: 1.69x (1.60x to 1.75x, 95 %)",
+        "expected speed-up: 1.69x (1.60x to 1.75x, 90 %)",
         "verify: Record 200 steps",
         "mean 28.6 ms",
         "steps 257-341, without 20 of warm-up, 1 not seen whole",

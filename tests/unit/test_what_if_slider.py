@@ -11,6 +11,7 @@ from test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor.assemble.prospects import prospects
 from tuiadvisor.tui.contract.desk import Scale
+from tuiadvisor.tui.pages.what_if import all_lines
 
 LATE = final_view(Job(num_steps=300, faults=(Fault("backward", (2,), 9 * MS),)))
 
@@ -80,3 +81,18 @@ def test_half_the_devices_comes_from_the_picture_of_sizes() -> None:
     unknown = Keyboard(views.live(views.straggler()), desk=desks.desk(scaling=desks.unsized()))
     unknown.press(*["i"] * (1 + len(views.straggler().prospects)))
     assert "half the devices: not predicted" in " ".join(row.text for row in unknown.place.rows(160, 30))
+
+
+def test_what_is_lost_of_another_mean_says_of_which() -> None:
+    """A pause is lost of the mean with its pauses: beside a steady step its rest alone would be longer than that."""
+    (late,) = [each for each in LATE.prospects if each.words == "rank 2 fixed"]
+    paused = replace(
+        late, words="without the pauses", now_s=0.496, step_s=0.487, share=0.487 / 0.496, at_best=True
+    )
+    view = replace(views.straggler(), prospects=(replace(late, now_s=0.346, step_s=0.093), paused))
+    rows = [row.text.rstrip() for row in all_lines(view, 120)]
+    (row,) = [row for row in rows if "without the pauses" in row]
+    assert "≥ 487 ms" in row
+    assert row.endswith(" of 496 ms")
+    (row,) = [row for row in rows if "rank 2 fixed" in row]
+    assert " of " not in row.split("fixed")[1]

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause
+from tuiadvisor_rules.message import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,9 +48,7 @@ def _words(values: dict[str, float | None]) -> str:
         "device_tensor_active": "tensor cores",
         "device_dram_active": "memory at",
     }
-    said = [
-        f"{words} {100 * value:.0f} %" for name, words in names.items() if (value := values[name]) is not None
-    ]
+    said = [f"{words} {share(value)}" for name, words in names.items() if (value := values[name]) is not None]
     return f" By the units' counters: {', '.join(said)}." if said else ""
 
 

@@ -190,12 +190,12 @@ def left_out(excluded: Mapping[str, int]) -> str:
 
 
 def speedup(verdict: Verdict) -> str:
-    """'expected speed-up: 1.69 times (1.66 to 1.72, 95 %)'; 'at best' where the loss can only be made less."""
+    """'expected speed-up: 1.69 times (1.66 to 1.72, 90 %)'; 'at best' where the loss can only be made less."""
     if verdict.speedup is None:
         return ""
     low, high = factor(verdict.speedup.low), factor(verdict.speedup.high)
     name = "speed-up at best" if verdict.at_best else "expected speed-up"
-    return f"{name}: {factor(verdict.speedup.expected)} ({low} to {high}, 95 %)"
+    return f"{name}: {factor(verdict.speedup.expected)} ({low} to {high}, 90 %)"
 
 
 def count(value: int | None, noun: str = "", plural: str = "") -> str:

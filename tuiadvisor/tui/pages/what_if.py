@@ -47,8 +47,9 @@ def all_lines(view: RunView, width: int) -> list[Line]:
         return []
     label = _label(view.prospects, width)
     room = _room(width, label)
-    as_it_is = _bar("as it is", text_of.seconds(view.prospects[0].now_s), BAR * room, "dim", label)
-    rows = [as_it_is, *(_changed(one, room, label) for one in view.prospects)]
+    now = text_of.seconds(view.prospects[0].now_s)
+    as_it_is = _bar("as it is", now, BAR * room, "dim", label)
+    rows = [as_it_is, *(_changed(one, room, label, now) for one in view.prospects)]
     head = rule("a step if one thing were changed", width, "i: what each rests on")
     return [head, *(crop(row, width) for row in rows)]
 
@@ -62,10 +63,13 @@ def _room(width: int, label: int) -> int:
     return max(width - label - 24, 10)
 
 
-def _changed(one: Prospect, room: int, label: int) -> Line:
+def _changed(one: Prospect, room: int, label: int, shown: str = "") -> Line:
+    """The step as it would be; of which step, where that is not the one shown: pauses count in a mean with them."""
     least = "≥ " if one.at_best else ""
     bar = BAR * max(round(room * one.share), 1)
-    return _bar(one.words, f"{least}{text_of.seconds(one.step_s)}", bar, "good", label)
+    now = text_of.seconds(one.now_s)
+    row = _bar(one.words, f"{least}{text_of.seconds(one.step_s)}", bar, "good", label)
+    return row if shown in {"", now} else line(*row.spans, (f" of {now}", "dim"))
 
 
 def _prospect(one: Prospect, width: int) -> list[Line]:
