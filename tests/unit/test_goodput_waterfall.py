@@ -32,6 +32,7 @@ from tuiadvisor.advisor.steps.step_store import FOLDED
 from tuiadvisor.advisor.steps.wall_time import Life, WallTime
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.text.goodput import notes
 from tuiadvisor.views.goodput import UNKNOWN_KINDS, USEFUL, Goodput
 from tuiadvisor.views.run_view import RunView
 
@@ -231,6 +232,26 @@ def test_a_restart_that_was_seen_is_a_part_of_its_own() -> None:
     assert_sums(same, same.span_s)
     assert new.end_to_end == pytest.approx(seconds(new, USEFUL) / new.span_s, rel=0.05)
     assert same.end_to_end is None  # of most of its time nobody knows whether it trained
+
+
+def test_before_a_step_after_a_restart_nobody_knows_how_many_are_done_again() -> None:
+    """It died after a checkpoint of any age, and the new processes have made no step: unknown, and no 0."""
+    job = Job(num_steps=100)
+    head = hello(job, "node0")
+    entries = cast("list[dict[str, object]]", head.payload["ranks"])
+
+    def greeting(start_ns: int, pid: int) -> Frame:
+        ranks = [
+            {**entry, "start_wall_ns": start_ns, "pid": pid + index} for index, entry in enumerate(entries)
+        ]
+        return replace(head, payload={**head.payload, "ranks": ranks})
+
+    again = WALL_NS + round((span_of(job) + 12.0) * 1e9)
+    steps = elastic(job, "whole lives")[1]
+    view = folded([greeting(WALL_NS - 10**9, 100), steps, greeting(again, 200)]).view()
+    assert wall(view).num_restarts == 1
+    assert cast("dict[str, object]", document(view)["goodput"])["steps_done_again"] is None
+    assert "1 restart seen; no step since: how many will be done again is unknown" in notes(wall(view))
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])

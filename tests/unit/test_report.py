@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from snapshot import desks, views
-from synthetic_run import Fault, Job
+from synthetic_run import Fault, Job, final_view
 from unit.test_contents import recording
 
 from tuiadvisor.app.reporting import report_of_shown, write_report
@@ -23,7 +23,10 @@ from tuiadvisor.report import charts, gantt
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
+from tuiadvisor.text.format import seconds, share
+from tuiadvisor.text.goodput import headline
 from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.views.goodput import kind_words
 from tuiadvisor.views.run_list import RunEntry, summarized
 
 if TYPE_CHECKING:
@@ -174,6 +177,22 @@ def test_one_length_of_a_step_stands_on_a_page_and_its_phases_sum_to_it() -> Non
     assert summarized(RunEntry("run", "run", "", 1), view).step_s == mean_s
     for text in (once, report, page):
         assert "19.7 ms" not in text
+
+
+def test_goodput_and_where_the_wall_time_went_stand_in_both() -> None:
+    """The same rows as on screen W, in the page and in the text."""
+    view = final_view(Job(num_steps=120))
+    assert view.wall is not None
+    dossier = Dossier("/runs/a.tuirec", view, None)
+    page = re.sub("<t[dh][^>]*>", "<td>", html_report([dossier], None, "tuiadvisor")).replace(
+        "</th>", "</td>"
+    )
+    text = markdown_report([dossier], None, "tuiadvisor")
+    for part in view.wall.waterfall:
+        cells = [inert(kind_words(part.kind)), seconds(part.seconds), inert(share(part.share))]
+        assert "<td>" + "</td><td>".join(cells) + "</td>" in page
+        assert f"| {kind_words(part.kind)} | {seconds(part.seconds)} | " in text
+    assert headline(view.wall) in text
 
 
 def test_unknown_is_said_and_never_zero() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.goodput import late_words, notes
 from tuiadvisor.text.wording import (
     MEETS,
     PIPELINE_PARTS,
@@ -17,12 +18,14 @@ from tuiadvisor.text.wording import (
     loss_notes,
     size_figures,
 )
+from tuiadvisor.views.goodput import kind_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import Losses, RankRow, RunView
 
@@ -63,6 +66,20 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
         ("goodput", text_of.share(view.useful_share)),
         ("cost of the probes", text_of.at_least(view.probe_cost)),
     ]
+
+
+def goodput_rows(wall: Goodput) -> list[tuple[str, str, str]]:
+    """Part, time and share of the wall time, in its order."""
+    return [
+        (kind_words(part.kind), text_of.seconds(part.seconds), text_of.share(part.share))
+        for part in wall.waterfall
+    ]
+
+
+def goodput_notes(view: RunView) -> list[str]:
+    """What belongs beside the figure: what it leaves out, and for whom the others waited in turn."""
+    late = late_words(view)
+    return [*(notes(view.wall) if view.wall else []), *([late] if late else [])]
 
 
 def window_note(view: RunView) -> str:

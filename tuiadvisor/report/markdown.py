@@ -15,6 +15,8 @@ from tuiadvisor.report.facts import (
     change_rows,
     decision_word,
     environment_facts,
+    goodput_notes,
+    goodput_rows,
     losses_text,
     nothing_found,
     overlap_facts,
@@ -28,7 +30,7 @@ from tuiadvisor.report.facts import (
 )
 from tuiadvisor.text import device_work as trace_words
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text import placement
+from tuiadvisor.text import goodput, placement
 from tuiadvisor.text import stack_card as cards
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.gantt import gantt_row
@@ -100,6 +102,7 @@ def _run(run: Dossier) -> list[str]:
             for phase, value in view.step.shares.items()
         ),
     )
+    lines += _goodput(view)
     lines += _pipeline(view)
     shown, left = shown_ranks(view.ranks, MAX_RANKS)
     lines += ["## Ranks", ""]
@@ -134,6 +137,15 @@ def _run(run: Dossier) -> list[str]:
         ]
         + [""]
     )
+
+
+def _goodput(view: RunView) -> list[str]:
+    """The wall time as a waterfall; nothing where no step was seen."""
+    if view.wall is None:
+        return []
+    lines = ["## Goodput", "", plain(goodput.headline(view.wall)), ""]
+    lines += table(("part", "time", "share"), goodput_rows(view.wall))
+    return [*lines, *(f"- {plain(text)}" for text in goodput_notes(view)), ""]
 
 
 def _placement(view: RunView) -> list[str]:

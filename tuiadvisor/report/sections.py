@@ -12,6 +12,8 @@ from tuiadvisor.report.facts import (
     COLLECTIVE_HEADS,
     SIZE_HEADS,
     collective_rows,
+    goodput_notes,
+    goodput_rows,
     overlap_facts,
     pipeline_facts,
     size_rows,
@@ -114,12 +116,10 @@ def goodput(view: RunView) -> str:
         (kind_words(part.kind), part.seconds, part.share, GOODPUT_COLOURS[part.sort])
         for part in wall.waterfall
     ]
-    rows = [(name, text_of.seconds(spent), text_of.share(share)) for name, spent, share, _ in parts]
-    late = words.late_words(view)
-    told = [*words.notes(wall), *([late] if late else [])]
     return (
         f"<section><h2>Goodput</h2><p><strong>{inert(words.headline(wall))}</strong></p>"
-        f"{charts.waterfall(parts)}{table(('part', 'time', 'share'), rows)}{bullets(told)}</section>"
+        f"{charts.waterfall(parts)}{table(('part', 'time', 'share'), goodput_rows(wall))}"
+        f"{bullets(goodput_notes(view))}</section>"
     )
 
 

@@ -90,10 +90,13 @@ def notes(found: Goodput) -> list[str]:
     if not found.from_start:
         said.append("start-up was not seen; start the job with tuiadvisor run to have it in the figure")
     if found.num_restarts:
-        again = (
-            "how many steps were done again is unknown: the optimizer tells no count"
-            if found.steps_done_again is None
-            else f"{text_of.count(found.steps_done_again, 'step')} done again after them"
-        )
-        said.append(f"{text_of.count(found.num_restarts, 'restart')} seen; {again}")
+        said.append(f"{text_of.count(found.num_restarts, 'restart')} seen; {_again(found)}")
     return said
+
+
+def _again(found: Goodput) -> str:
+    if found.num_stepless:
+        return "no step since: how many will be done again is unknown"
+    if found.steps_done_again is None:
+        return "how many steps were done again is unknown: the optimizer tells no count"
+    return f"{text_of.count(found.steps_done_again, 'step')} done again after them"

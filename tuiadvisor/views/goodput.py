@@ -69,6 +69,12 @@ class Goodput:
     own_last: int | None = None  # the highest of any life, where all are known
     began_wall_s: float | None = None  # of the span
     ended_wall_s: float | None = None
+    num_stepless: int = 0  # starts after the last step that have made none
+
+    @property
+    def known_again(self) -> int | None:
+        """Steps done again; None also before a step after a restart tells from which on it goes on."""
+        return None if self.num_stepless else self.steps_done_again
 
 
 def parts_of(seconds: dict[str, float]) -> tuple[WallPart, ...]:
