@@ -150,6 +150,10 @@ def test_triton_keeps_an_ensemble_apart_from_its_parts() -> None:
     assert "a mean and no quantile" in reason(engine, "e2e")
     assert (12, 3) == (engine["running"], engine["waiting"])
     assert engine["kv_cache_usage"] == pytest.approx(5800 / 6239)
+    text = summary(view((RECORDINGS / "triton.prom").read_text()))
+    assert "kv_cache_block_metrics is not on the page (of 3 of 4 models)" in text
+    assert "Triton has no metric of preemptions" in text
+    assert not any("preemptions" in line and "models)" in line for line in text.splitlines())
     alone = figures((RECORDINGS / "triton.prom").read_text(), model="tensorrt_llm")
     assert 12 == alone["running"]
 

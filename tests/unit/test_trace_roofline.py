@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from test_import_kineto import event, trace
 from test_import_recording import imported
 
-from tuiadvisor.cli import main
+from tuiadvisor.cli import main, measuring
 from tuiadvisor.cli.measuring import measure_peak, measured_lines
 from tuiadvisor.cli.roof import summary_with_roof
 from tuiadvisor.efficiency.assess import with_counted
+from tuiadvisor.errors import FailureError
 from tuiadvisor.events import MeasuredPeak
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.opflops import OpShapes
@@ -228,6 +230,27 @@ def test_a_peak_is_measured_with_as_many_threads() -> None:
     assert found["flops_s"]["float32"] > 1e6
     assert found["bytes_s"] > 1e6
     assert "1 thread:" in measured_lines(found)[0]
+
+
+def test_a_measurement_that_does_not_end_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine, not the program that measures."""
+    monkeypatch.setattr(measuring, "TIMEOUT_S", 0.001)
+    with pytest.raises(FailureError) as raised:
+        measure_peak(1, seconds=0.05)
+    said = str(raised.value)
+    assert "within 0.001 s" in said
+    assert "nothing else" in said
+    assert "import" not in said
+    assert "\n" not in said
+
+
+@pytest.mark.slow
+def test_a_precision_that_this_processor_only_emulates_takes_no_longer_than_asked() -> None:
+    """Larger products only while the last one fitted: one in bfloat16 may take minutes without a unit for it."""
+    begun = time.monotonic()
+    measure_peak(1, seconds=0.05)
+    small = time.monotonic() - begun
+    assert small < measuring.TIMEOUT_S / 4
 
 
 def test_a_call_is_remembered_with_all_that_tells_it_from_others() -> None:

@@ -32,6 +32,8 @@ for dtype in (torch.float32, torch.bfloat16):
             best = max(best, 2 * size**3 / (now - begin))
             if now > end:
                 break
+        if 8 * (now - begin) > seconds:  # the next one is eight times the work: a precision without a unit for it
+            break
     found[str(dtype).rpartition(".")[2]] = best
 source = torch.ones(1 << 25)
 target = torch.empty_like(source)
@@ -52,8 +54,12 @@ def measure_peak(threads: int, seconds: float = 2.0) -> dict[str, Any]:
     command = [sys.executable, "-c", _PROGRAM, str(threads), str(seconds)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise FailureError(f"the measurement did not end: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise FailureError(
+            f"the measurement did not end within {TIMEOUT_S:g} s: measure while nothing else computes here"
+        ) from error
+    except OSError as error:
+        raise FailureError(f"the measurement did not begin: {error}") from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise FailureError(f"no matrix product ran: {last}; torch has to be installed where tuiadvisor is")

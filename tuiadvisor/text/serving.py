@@ -5,6 +5,7 @@ In: ServingView.  Out: rows of text; a quantile stands with the edges of its buc
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
@@ -198,9 +199,19 @@ def summary(view: ServingView) -> str:
             "all models together",
             *(f"  {name:<18} {text}" for name, text in load_facts(view.total)[1:]),
         ]
-    unknown = list(dict.fromkeys(row for model in view.models for row in unknown_facts(model)))
+    unknown = _of_models(view)
     lines += ["", *(f"  {name:<18} {text}" for name, text in unknown)] if unknown else []
     return "\n".join([*lines, *(f"note: {note}" for note in view.notes)])
+
+
+def _of_models(view: ServingView) -> list[tuple[str, str]]:
+    """What is unknown, each once; of how many models, where others tell it."""
+    rows = Counter(row for model in view.models for row in unknown_facts(model))
+    num = len(view.models)
+    return [
+        (name, text if seen == num else f"{text} (of {seen} of {num} models)")
+        for (name, text), seen in rows.items()
+    ]
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
