@@ -95,3 +95,31 @@ def test_of_a_trace_no_hook_is_told_and_no_process_is_to_be_asked(
         told += [text for action in found.actions for text in (action.text, action.command or "")]
     assert any("phases that the trace shows" in text for text in told), told
     assert not [text for text in told if "hook" in text or "py-spy" in text or "PID" in text]
+
+
+def test_what_one_rank_alone_waits_for_is_not_useful_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The late rank's file is missing: three quarters of the step are exposed communication, and goodput was 100 %."""
+    folder = job(tmp_path / "traces", (0, 40_000))
+    (folder / "rank1.json").unlink()
+    _, view = imported(folder, capsys)
+    assert view.step.seconds["comm_exposed"] == pytest.approx(42e-3, rel=0.01)
+    assert view.verdict.decision is None
+    assert view.goodput is None
+    assert view.wall is not None
+    assert view.wall.end_to_end is None
+
+
+def test_whoever_has_all_its_evidence_in_one_trace_is_told_of_two_that_say_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 1 was named, and below it each rank's line went on that these traces do not tell who is late."""
+    told, view = imported(job(tmp_path / "traces", (6_000, 40_000)), capsys)
+    assert "rank 1 late" in view.verdict.sentence
+    assert view.imported is not None
+    said = [*told["says"], view.imported.says]
+    assert view.imported.device is not None
+    said += view.imported.device.says
+    assert any("computes" in words for words in said)
+    assert not [words for words in said if "tell who is late" in words]

@@ -62,7 +62,13 @@ def pid_of(rank: int) -> int:
 
 
 def export(
-    path: Path, num_ranks: int = 1, num_steps: int = 30, schema: str = SCHEMA, mark: str = "step {}"
+    path: Path,
+    *,
+    num_ranks: int = 1,
+    num_steps: int = 30,
+    schema: str = SCHEMA,
+    mark: str = "step {}",
+    loader: str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
 ) -> Path:
     """Steps of 10 ms in each process: 1 ms loader, 6 ms of matrix products of 0.5 ms, all-reduce 5 to 9 ms.
 
@@ -77,9 +83,7 @@ def export(
             for step in range(num_steps):
                 at, tid = BASE + 10_000 * US * step, pid_of(rank) + 99
                 nvtx = [(at, at + 10_000 * US, mark.format(step), None)]
-                nvtx += [
-                    (at, at + 1000 * US, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", None)
-                ]
+                nvtx += [(at, at + 1000 * US, loader, None)]
                 nvtx += [(at + 1010 * US, at + 1500 * US, None, 4)]
                 nvtx += [(at + 1600 * US, at + 4000 * US, "MmBackward0, seq = 7, op_id = 9", None)]
                 for begin, end, text, key in nvtx:
@@ -178,7 +182,7 @@ def test_processes_of_a_node_are_ranks_by_their_devices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Said so; the late one is named as of traces."""
-    told, view = imported(export(tmp_path / "report.sqlite", 4), capsys, "nsys")
+    told, view = imported(export(tmp_path / "report.sqlite", num_ranks=4), capsys, "nsys")
     assert [0, 1, 2, 3] == [row["rank"] for row in told["per_rank"]]
     assert [2] == [row["rank"] for row in told["stragglers"]["ranks"]]
     assert [2] == [one.rank for one in view.stragglers]
@@ -187,7 +191,7 @@ def test_processes_of_a_node_are_ranks_by_their_devices(
 
 def test_processes_that_share_a_device_are_of_no_rank(tmp_path: Path) -> None:
     """Nobody is named."""
-    path = export(tmp_path / "report.sqlite", 2)
+    path = export(tmp_path / "report.sqlite", num_ranks=2)
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 0")
     told = nsys_document(path)
@@ -289,3 +293,20 @@ def test_of_too_few_steps_the_figures_say_whose_they_are(
     assert (0 if alone else None) == view.step.of_rank
     assert ("of rank 0 alone" if alone else "mean over ranks") in sections.phases_notes(view)[0]
     assert alone == ("of rank 0 alone" in plain_summary(view))
+    why = {one.metric: one.why for one in view.unknown}.get("stragglers", "")
+    assert alone == ("3 are needed" in why)
+
+
+def test_one_rank_that_communicates_is_not_told_to_be_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of no known world size and 19 % exposed: it was kept, and all of its time was useful."""
+    _, view = imported(export(tmp_path / "rank0.sqlite", loader="prepare"), capsys, "nsys")
+    assert view.run.world_size is None
+    assert pytest.approx(1.9e-3, rel=0.02) == view.step.seconds["comm_exposed"]
+    assert view.verdict.decision is None
+    assert "what it waits for the others lies in it" in view.verdict.because
+    assert view.goodput is None
+    assert view.wall is not None
+    assert view.wall.end_to_end is None
+    assert ("stragglers", "only one rank was recorded") in [(one.metric, one.why) for one in view.unknown]

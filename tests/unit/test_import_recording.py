@@ -66,6 +66,16 @@ def imported(
     return json.loads(capsys.readouterr().out), whole_view(str(path))
 
 
+def test_of_two_recorded_ranks_it_is_not_said_that_one_was_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two steps each are too few to compare; it was "only one rank was recorded of 3", of a job of four."""
+    _, view = imported(marked(tmp_path / "traces", None, (2, 3), num_steps=2), capsys)
+    assert 2 == len(view.ranks)
+    why = {one.metric: one.why for one in view.unknown}["stragglers"]
+    assert why == "of 2 ranks that were recorded only one has steps that could be compared"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("late", "absent"), [(2, ()), (0, ()), (None, ()), (2, (2,)), (2, (1,))],

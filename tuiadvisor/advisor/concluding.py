@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tuiadvisor.advisor.assemble.picture import (
     ended,
+    is_one_of_several,
     num_without_steps,
 )
 from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS, LEAST_CROWD_S
@@ -170,6 +171,8 @@ def _verdict(intake: Intake, judged: list[Judged], seen: Seen) -> Verdict:
     num_not_compared += num_without_steps(intake.roster, intake.store) + diagnosis.num_not_compared
     silent = intake.roster.silent_agents() if seen.clock == "device" else intake.roster.lost_agents()
     num_not_compared += sum(fact.source in silent for fact in intake.roster.ranks.values())
+    if not num_not_compared and is_one_of_several(intake.roster, diagnosis):
+        num_not_compared = 1  # or more: nothing says how many ranks the job has
     found = verdict(
         judged,
         diagnosis,

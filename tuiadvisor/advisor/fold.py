@@ -14,6 +14,7 @@ from tuiadvisor.advisor.assemble.picture import (
     SCHEMA,
     chain,
     ended,
+    is_one_of_several,
     level_changes,
     losses,
     named_ranks,
@@ -117,7 +118,8 @@ class Advisor(Intake):
         diagnosis = seen.diagnosis
         said = conclude(self, self.rules, seen, with_now=steps is None)
         judgeable = None if seen.why_blind else diagnosis
-        accounted = goodput(judgeable, said.judged, on_device=self.on_device)
+        is_alone = is_one_of_several(self.roster, judgeable)
+        accounted = goodput(judgeable, said.judged, on_device=self.on_device, is_alone=is_alone)
         last_steps = self._last_steps(steps)
         rows = self._rows(seen, said, last_steps, with_now=seen_alone is None)
         probe = probe_work(diagnosis, seen.table, self.roster.ranks.values(), seen.devices)

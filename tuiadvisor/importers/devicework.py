@@ -181,11 +181,16 @@ def causes(row: dict[str, Any]) -> list[tuple[str, float]]:
     return sorted(((words, value) for words, value in parts if value > 0), key=lambda part: -part[1])
 
 
-def one_rank_says(rows: list[dict[str, Any]], is_compared: bool) -> list[str]:
-    """What each of one or a few ranks' traces tells alone; empty where ranks were compared."""
+def one_rank_says(rows: list[dict[str, Any]], *, is_compared: bool, steps_tell: bool) -> list[str]:
+    """What each of one or a few ranks' traces tells alone; empty where ranks were compared.
+
+    steps_tell: who is late is for the steps to say, so nothing is said of it here.
+    """
     if is_compared:
         return []
-    return [says for row in rows[:SHOWN] if (says := _says(row, len(rows)))]
+    told = [says for row in rows[:SHOWN] if (says := _says(row, len(rows)))]
+    untold = f". {'One rank alone does' if len(rows) == 1 else 'These traces do'} not tell who is late"
+    return told if steps_tell else [f"{says}{untold}" for says in told]
 
 
 def _says(row: dict[str, Any], num_rows: int) -> str:
@@ -207,7 +212,7 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
     if parts:
         words, seconds = parts[0]
         said += f"; the largest part of the rest, {_percent(seconds, window)}: {words}"
-    return f"{said}. {'One rank alone does' if num_rows == 1 else 'These traces do'} not tell who is late"
+    return said
 
 
 def work_lines(rows: list[dict[str, Any]], late: Sequence[int] = ()) -> list[str]:

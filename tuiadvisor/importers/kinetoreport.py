@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
 from tuiadvisor.importers.kernelnames import POINT_TO_POINT, all_wait
 from tuiadvisor.importers.kineto import TraceFolder, read_kineto
+from tuiadvisor.importers.stepmarks import side_by_side
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
 from tuiadvisor.metrics.series.plausible import apart
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
@@ -53,6 +54,7 @@ class Looked:
     missing: list[int]
     of_jobs: str = ""  # why they are not of one job; "": they may be
     one_each: frozenset[str] = frozenset()  # files that stand for their ranks
+    steps_tell: bool = False  # who is late: of CPUs, whose threads' phases are comparable where steps are
 
 
 def look_at(
@@ -92,13 +94,16 @@ def look_at(
         _row(trace, times[trace.file], found if trace.file in one_each else None, world)
         for trace in folder.traces
     ]
+    with_steps = [trace for trace in folder.traces if trace.file in one_each and trace.steps]
+    on_device = any(times[trace.file].num_events for trace in with_steps)
+    steps_tell = not on_device and side_by_side(with_steps)
     document = {
         "schema": 1,
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
         "stragglers": _stragglers(found, folder, missing, of_jobs),
-        "says": one_rank_says(rows, found is not None),
+        "says": one_rank_says(rows, is_compared=found is not None, steps_tell=steps_tell),
         "efficiency": trace_efficiency(folder.traces, world, measured, of_jobs),
         "unknown": [
             *([{"metric": "late rank", "why": of_jobs}] if of_jobs else []),
@@ -107,7 +112,7 @@ def look_at(
         "notes": _unlike_devices(folder.traces),
         "losses": [*folder.losses, *_losses(folder, counts, found, one_each)],
     }
-    return Looked(folder, document, found, missing, of_jobs, one_each)
+    return Looked(folder, document, found, missing, of_jobs, one_each, steps_tell)
 
 
 def _one_after_another(spans: dict[int, tuple[int, int]]) -> str:

@@ -6,7 +6,6 @@ runs.
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import recorded_work
@@ -21,7 +20,6 @@ from tuiadvisor.metrics.traces.collective_alignment import SILENT
 from tuiadvisor.metrics.traces.op_table import counted, named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tuiadvisor.events import MeasuredPeak
@@ -134,7 +132,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         parallel={"pp": document["run"]["world_size"] or len(chosen)} if between_neighbours(traces) else {},
         device=recorded_work(document, ranks),
         arithmetic=arithmetic(document),
-        steps_tell=not on_device and side_by_side(chosen),
+        steps_tell=not on_device and looked.steps_tell,
         waits_share=found.waits_share if compared and found is not None else None,
         uncompared=() if between_neighbours(traces) else _uncompared(looked),
     )
@@ -144,29 +142,6 @@ def _late(document: dict[str, Any], found: Arrivals | None) -> tuple[int, ...]:
     """Whom the comparison names, and whom it saw late behind those: the steps may name these, too."""
     named = tuple(row["rank"] for row in document["stragglers"]["ranks"])
     return named + (found.behind if found is not None else ())
-
-
-def side_by_side(traces: Sequence[RankTrace]) -> bool:
-    """Whether steps of one number are of one moment on all ranks: by the wall clock they begin within one step.
-
-    Ranks that wait for each other in every step cannot be further apart; a trace that was begun elsewhere is.
-    """
-    spans = [
-        {number: (begin + trace.wall_ns, end - begin) for number, begin, end in numbered(trace.steps)}
-        for trace in traces
-        if trace.wall_ns is not None
-    ]
-    if len(spans) < 2 or len(spans) < len(traces):
-        return False
-    first, *others = spans
-    for other in others:
-        common = first.keys() & other.keys()
-        if len(common) < MIN_MATCHES:
-            return False
-        apart_ns = median(abs(other[number][0] - first[number][0]) for number in common)
-        if apart_ns >= median(first[number][1] for number in common):
-            return False
-    return True
 
 
 def _uncompared(looked: Looked) -> tuple[int, ...]:

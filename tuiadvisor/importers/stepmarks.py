@@ -1,6 +1,6 @@
 """Marks of steps as a profiler writes them, in order and with their numbers.
 
-In: name, begin and duration of each.  Out: number, begin and end.
+In: name, begin and duration of each.  Out: number, begin and end; whether several ranks' are of one moment.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tuiadvisor.importers.rank_trace import RankTrace
     from tuiadvisor.metrics.steps.arrays import Ints
 
 NUMBER: Final = re.compile(r"#(\d{1,9})\b")
@@ -43,3 +46,26 @@ def without_stub(steps: Sequence[tuple[str, int, int]], begun_ns: Ints) -> tuple
     is_short = dur < STUB * median(dur for _, _, dur in steps[:-1])
     is_empty = not ((begun_ns >= begin) & (begun_ns < begin + dur)).any()
     return tuple(steps[:-1] if is_short and is_empty else steps)
+
+
+def side_by_side(traces: Sequence[RankTrace]) -> bool:
+    """Whether steps of one number are of one moment on all ranks: by the wall clock they begin within one step.
+
+    Ranks that wait for each other in every step cannot be further apart; a trace that was begun elsewhere is.
+    """
+    spans = [
+        {number: (begin + trace.wall_ns, end - begin) for number, begin, end in numbered(trace.steps)}
+        for trace in traces
+        if trace.wall_ns is not None
+    ]
+    if len(spans) < 2 or len(spans) < len(traces):
+        return False
+    first, *others = spans
+    for other in others:
+        common = first.keys() & other.keys()
+        if len(common) < MIN_MATCHES:
+            return False
+        apart_ns = median(abs(other[number][0] - first[number][0]) for number in common)
+        if apart_ns >= median(first[number][1] for number in common):
+            return False
+    return True

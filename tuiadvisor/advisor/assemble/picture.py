@@ -12,6 +12,7 @@ from tuiadvisor.advisor.judge.imports import OF_DUMPS, is_part, may_be_apart
 from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, UNNAMED_HOST, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
+from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.bootstrap import CONFIDENCE, mean_interval
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
@@ -305,13 +306,16 @@ def unknowns(
         for name in PHASES
         if seconds[name] is None
     ]
-    if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
+    are_several = diagnosis.table.num_ranks > 1 or len(roster.ranks) > 1 or bool(missing)
+    if diagnosis.steady_barrier.evidence == "none" and (are_several or is_one_of_several(roster, diagnosis)):
         result.append(
             Unknown(
                 "stragglers",
                 roster.header.imported.because
                 if roster.header.imported is not None and may_be_apart(roster.header.imported)
-                else _why_no_order(diagnosis, missing, has_pipeline=seen.pipelines is not None),
+                else _why_no_order(
+                    diagnosis, len(roster.ranks), len(missing), has_pipeline=seen.pipelines is not None
+                ),
             )
         )
     if diagnosis.transfer is None and diagnosis.table.num_ranks > 1 and not has_stages(diagnosis.table):
@@ -346,11 +350,13 @@ def _why_phase(name: str, device: str | None, pipeline: PipelineView | None) -> 
     return BY_NAME[name].why_unknown
 
 
-def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...], *, has_pipeline: bool) -> str:
+def _why_no_order(diagnosis: Diagnosis, num_seen: int, num_missing: int, *, has_pipeline: bool) -> str:
     if has_pipeline or has_stages(diagnosis.table):
         return "the ranks hold stages of a pipeline, which do different work"
     if diagnosis.table.num_ranks < 2:
-        return f"only one rank was recorded of {1 + len(missing)}"
+        if num_seen > 1:  # with too few steps, as of a short trace
+            return f"of {num_seen} ranks that were recorded only one has steps that could be compared"
+        return f"only one rank was recorded{f' of {1 + num_missing}' if num_missing else ''}"
     if (diagnosis.table.flagged_RK(StepFlag.NO_SYNC) & diagnosis.table.present_RK).any():
         return "no gradient barrier was seen, so nothing tells who arrives last"
     return "the ranks' arrivals could not be compared"
@@ -408,6 +414,19 @@ def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
     if world_size - len(seen) > 1 << 20:
         return ()
     return tuple(rank for rank in range(world_size) if rank not in seen)
+
+
+def is_one_of_several(roster: Roster, diagnosis: Diagnosis | None) -> bool:
+    """Whether one rank alone was compared whose communication is worth a word: what it waits for others nobody saw.
+
+    A job of unknown world size has others where it communicates; a job of one rank has none.
+    """
+    if diagnosis is None or diagnosis.table.num_ranks != 1 or roster.world_size() == 1:
+        return False
+    exposed_s, cycle_K = diagnosis.job_seconds["comm_exposed"], diagnosis.steady_barrier.cycle_K
+    return (
+        exposed_s is not None and bool(cycle_K.size) and exposed_s > MIN_EXCESS_SHARE * float(cycle_K.mean())
+    )
 
 
 def num_without_steps(roster: Roster, store: StepStore) -> int:

@@ -57,14 +57,20 @@ class Accounted:
 NOTHING: Final = Accounted(None, {})
 
 
-def goodput(diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: bool = False) -> Accounted:
+def goodput(
+    diagnosis: Diagnosis | None, judged: list[Judged], *, on_device: bool = False, is_alone: bool = False
+) -> Accounted:
     """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
 
     on_device: what a thread waits for a core may be hidden behind its device, and is no loss that is known.
+    is_alone: of a job of several only this rank was seen, and whether it waits for the others when it communicates
+    nobody knows.
     Only steps of the present level count: what steps before a change lost is not known from those after it. Of pauses
     it was seen one by one, and of who was late in them already it shows in who came last.
     """
-    if diagnosis is None or not diagnosis.enough or _is_most_unknown(diagnosis, judged, on_device=on_device):
+    if diagnosis is None or not diagnosis.enough or is_alone:
+        return NOTHING
+    if _is_most_unknown(diagnosis, judged, on_device=on_device):
         return NOTHING
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
