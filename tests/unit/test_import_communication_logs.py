@@ -199,6 +199,18 @@ def test_deepspeeds_last_table_counts(tmp_path: Path, prefix: str) -> None:
     assert "of it waiting for later ranks 0.3 s" in deepspeed_summary(told)
 
 
+@pytest.mark.parametrize("prefix", ["", "node01: ", "[rank0]: "])
+def test_a_first_size_beside_its_operation_is_read(tmp_path: Path, prefix: str) -> None:
+    """Its time was missing in the total without a word, and that of the next size as well."""
+    path = tmp_path / "train.log"
+    lines = table(straggler=False).splitlines()
+    joined = [lines[0], f"{lines[1]: <20}{lines[2].strip()}", *lines[3:], "loss 0.5", lines[2]]
+    path.write_text("".join(f"{prefix}{line}\n" for line in joined))
+    told = deepspeed_document(path)
+    assert ["all_reduce", "broadcast", "broadcast"] == sorted(row["op"] for row in told["collectives"])
+    assert pytest.approx(1.0 + 0.01112 + 1.0) == told["total_s"]
+
+
 def test_without_the_straggler_table_waiting_is_unknown(tmp_path: Path) -> None:
     """With how to have it printed."""
     path = tmp_path / "train.log"

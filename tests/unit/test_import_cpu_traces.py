@@ -9,6 +9,9 @@ import pytest
 from test_import_kineto import Event, event, trace
 from test_import_recording import imported
 
+from tuiadvisor.tui.contract.feed import FeedState, ReplayState
+from tuiadvisor.tui.pages.overlap import OverlapPage
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -123,3 +126,17 @@ def test_whoever_has_all_its_evidence_in_one_trace_is_told_of_two_that_say_nothi
     said += view.imported.device.says
     assert any("computes" in words for words in said)
     assert not [words for words in said if "tell who is late" in words]
+
+
+def test_the_screen_of_overlap_sends_nobody_from_a_trace_to_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said of gloo's calls in a trace that DDP's run in C++, and that a trace shows each of them."""
+    _, view = imported(job(tmp_path / "traces", (6_000, 40_000)), capsys)
+    replayed = ReplayState(1.0, None, None, None, 1.0, paused=False, marks=())
+    state = FeedState(view, "replay", "ended", "", None, replayed, 1)
+    page = " ".join("\n".join(row.text for row in OverlapPage().lines(state, 110, 40)).split())
+    assert "all of it " in page
+    assert "gradient comm" not in page
+    assert "a trace shows" not in page
+    assert "What ran, by name: K." in page

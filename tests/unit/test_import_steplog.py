@@ -17,6 +17,7 @@ from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS
 from tuiadvisor.importers.imported import NoStepsError
+from tuiadvisor.importers.step_logs import read_step_log
 from tuiadvisor.importers.steplog import steplog_document, steplog_run, steplog_summary
 from tuiadvisor.metrics.traces.slow_steps import Course, course
 
@@ -243,6 +244,8 @@ def test_a_result_log_of_mlperf_tells_its_steps_and_the_runs_other_time(
     assert view.verdict.decision is None
     assert "left out, 1 line that is no JSON" in told["losses"]
     assert tracked is ("lengths are the time between two points of the log" not in told["losses"])
+    # Between points that follow each other nothing lies: it was said of both kinds.
+    assert tracked is any("what lies between two logged steps" in loss for loss in told["losses"])
 
 
 def test_points_some_steps_apart_are_means(tmp_path: Path) -> None:
@@ -289,6 +292,35 @@ def test_a_table_of_lightning_has_rows_without_a_time(tmp_path: Path) -> None:
     assert 0.5 == document["step"]["median_s"]
 
 
+@pytest.mark.parametrize("separator", ["/", "|"])
+def test_lightnings_throughput_monitor_tells_the_mean_step_between_its_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], separator: str
+) -> None:
+    """Every tenth step with the time since the beginning; it was "nothing recognised"."""
+    folder = tmp_path / "lightning_logs" / "version_0"
+    folder.mkdir(parents=True)
+    rows = [f"0,{step},{step},{0.25 * step + (3 if step > 150 else 0)}," for step in range(9, 300, 10)]
+    rows.insert(4, "0,44,,,0.9")  # of a validation
+    head = "epoch,step,train/batches,train/time,val_loss".replace("/", separator)
+    (folder / "metrics.csv").write_text("\n".join([head, *rows]))
+    assert 0 == main(["open", str(tmp_path), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert "steplog" == told["source"]["kind"]
+    assert (29, 19, 299) == tuple(told["window"][key] for key in ("steps", "first_step", "last_step"))
+    assert (0.25, 0.55) == (told["step"]["median_s"], pytest.approx(told["step"]["max_s"]))
+    assert "lengths are the time between two points of the log" in told["losses"]
+    assert any("mean of the steps since" in loss for loss in told["losses"])
+
+
+def test_a_time_that_begins_anew_is_no_step(tmp_path: Path) -> None:
+    """Two fits in one table: between them nothing is known."""
+    path = tmp_path / "metrics.csv"
+    rows = [f"{step},{0.25 * step}" for step in range(20)] + [f"{step},{0.5 * step}" for step in range(20)]
+    path.write_text("step,train/time\n" + "\n".join(rows))
+    steps = read_step_log(path)
+    assert [0.25] * 19 + [0.5] * 19 == steps.step_s.tolist()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
@@ -312,10 +344,11 @@ def test_a_table_without_step_times_says_which_columns_are_read_and_which_are_th
 ) -> None:
     """A training's own CSV: of time nobody knows whether it is a clock or a duration."""
     path = tmp_path / "metrics.csv"
-    path.write_text("epoch,step,train_loss,time\n0,1,2.5,0.1\n0,2,2.4,0.2\n")
+    long = "DeviceStatsMonitor.on_train_batch_start/cpu_percent"
+    path.write_text(f"epoch,step,train_loss,time,{long}\n0,1,2.5,0.1,5\n0,2,2.4,0.2,5\n")
     assert 2 == main([*command, str(path)])
     (line,) = capsys.readouterr().err.splitlines()
-    assert "found epoch, step, train_loss, time; read is step_time_s or" in line
+    assert f"found epoch, step, train_loss, time, {long[:40]}…; read is step_time_s or" in line
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from tuiadvisor.importers.files import (
 )
 from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
-from tuiadvisor.importers.step_logs import TIMES, no_time
+from tuiadvisor.importers.step_logs import ELAPSED, TIMES, no_time
 from tuiadvisor.scaling.columns import columns_of
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.stream.recording import FILE_MAGIC
@@ -85,7 +85,7 @@ METRICS_PAGE: Final = re.compile(
 )
 # A line of Megatron-LM's or NeMo's output, and columns of step times.
 PRINTED: Final = re.compile(rb"\belapsed time per iteration \(ms\): \d|\btrain_step_timing in s[:=]\s*\d")
-STEP_TIMES: Final = tuple(name.encode() for name in TIMES)
+STEP_TIMES: Final = tuple(name.encode() for name in (*TIMES, *ELAPSED))
 BY_STEPS: Final = frozenset(
     {"step", "iteration", "iter", "global_step", "epoch"}
 )  # columns of a training's log

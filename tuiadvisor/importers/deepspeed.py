@@ -30,9 +30,12 @@ ROW: Final = re.compile(
 )
 # Begins as a row does: a size and a count; of its times one is negative, not a number, or not there.
 ODD_ROW: Final = re.compile(r"^\s+\d{1,9}(?:\.\d{1,4})? ?[KMGTPEZY]?B\s+\d{1,15}\b")
-NAME: Final = re.compile(r"^([A-Za-z_][\w.]{0,60})\s*$")
+# Its first size may stand beside it, as where a terminal or a page joined the lines.
+NAME: Final = re.compile(r"^([A-Za-z_][\w.]{0,60})(\s+[\d.]{1,14} ?[KMGTPEZY]?B\s+\d.{0,400})?\s*$")
 # What launchers put before each line: "node01: ", "[rank0]: ", "0: ".
-PREFIX: Final = re.compile(r"^(?:\[[^\]]{1,40}\]:?|[\w.-]{1,64}:) ?(?=\s{10}|[A-Za-z_]\w*\s*$|Comm\. Op)")
+PREFIX: Final = re.compile(
+    r"^(?:\[[^\]]{1,40}\]:?|[\w.-]{1,64}:) ?(?=\s{10}|[A-Za-z_]\w*(?:\s*$|\s+[\d.]+ ?[KMGTPEZY]?B\s)|Comm\. Op)"
+)
 UNITS: Final = {
     unit: 1024**at for at, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"))
 }
@@ -98,9 +101,10 @@ def _read(path: Path) -> tuple[Table, Table, int]:
                 tables[inside], odd[inside], op = {}, 0, ""
                 if inside == "sums":
                     tables["waits"], odd["waits"] = {}, 0
-            elif inside and (name := NAME.match(line)):
-                op = name[1]
-            elif inside and (row := ROW.match(line)) and op:
+                continue
+            if inside and (name := NAME.match(line)):
+                op, line = name[1], name[2] or ""
+            if inside and op and (row := ROW.match(line)):
                 size = round(float(row[1]) * UNITS.get(row[2], 1))
                 if len(tables[inside]) < MAX_ROWS:
                     one, two, three, four = (float(row[at]) for at in (4, 5, 6, 7))

@@ -1,6 +1,7 @@
 """A training log's step times: CSV, plain or gzip, with one row a step.
 
-In: columns step_time_s and, if there, step, samples_seen and wall_ms.  Out: seconds a step, its label, samples, clock.
+In: columns step_time_s and, if there, step, samples_seen and wall_ms; or step and the time since the beginning, as
+Lightning's ThroughputMonitor logs it.  Out: seconds a step, its label, samples, clock.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ TIMES: Final = (
     "train_step_timing in s",
     "step_time",
 )  # as Lightning's loggers have it from NeMo and others
+# lightning/pytorch/callbacks/throughput_monitor.py: seconds of training so far, validations left out, each with one of
+# the separators that its users choose.
+ELAPSED: Final = ("train/time", "train|time")
 NO_TIME: Final = ("", "nan")  # as rows of a validation have it
 SAMPLES: Final = "samples_seen"
 WALL: Final = "wall_ms"
@@ -47,6 +51,7 @@ class StepLog:
     label_name: str
     samples_seen: Floats | None = None  # beside the label
     wall_ms: Floats | None = None  # the clock at each row
+    is_of_points: bool = False  # lengths are means over the steps since the row before
 
 
 def read_step_log(path: Path) -> StepLog:
@@ -57,6 +62,9 @@ def read_step_log(path: Path) -> StepLog:
     except (csv.Error, UnicodeDecodeError) as error:
         raise TuiadvisorError(f"{path}: no readable CSV ({error}); write it as UTF-8 with a header") from None
     name = next((one for one in TIMES if rows and one in rows[0]), None)
+    elapsed = next((one for one in ELAPSED if rows and one in rows[0] and LABELS[0] in rows[0]), None)
+    if name is None and elapsed is not None:
+        return _between_points(path, rows, elapsed)
     if name is None:
         raise TuiadvisorError(f"{path}: {no_time(list(rows[0]) if rows else [])}")
     if name != TIME:
@@ -77,16 +85,31 @@ def read_step_log(path: Path) -> StepLog:
     return StepLog(step_s, label, label_name, more.get(SAMPLES), more.get(WALL))
 
 
+def _between_points(path: Path, rows: list[dict[str, str]], elapsed: str) -> StepLog:
+    """Of each row its mean step since the one before; where the time or the step begins anew a row is a point alone."""
+    told = [(n, row) for n, row in enumerate(rows, 2) if (row[elapsed] or "").strip().lower() not in NO_TIME]
+    step = np.array([_positive(path, LABELS[0], number, row[LABELS[0]]) for number, row in told])
+    took_s, num_steps = (
+        np.diff(np.array([_positive(path, elapsed, number, row[elapsed]) for number, row in told])),
+        np.diff(step),
+    )
+    goes_on = (took_s > 0) & (num_steps > 0)
+    if not goes_on.any():
+        raise TuiadvisorError(
+            f"{path}: {elapsed} and step tell no step's length: two rows in order are needed"
+        )
+    return StepLog(took_s[goes_on] / num_steps[goes_on], step[1:][goes_on], LABELS[0], is_of_points=True)
+
+
 def no_time(found: Sequence[object]) -> str:
     """Which columns are read, and which are there instead. found: the names of the header."""
     names = [name for name in found if isinstance(name, str) and name.isprintable() and name.strip()]
-    there = ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMES]) + (
-        ", ..." if names[MAX_NAMES:] else ""
-    )
+    cut = [name if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]}…" for name in names]
+    there = ", ".join(cut[:MAX_NAMES]) + (", ..." if names[MAX_NAMES:] else "")
     read = " or ".join(f'"{name}"' if " " in name else name for name in TIMES)
     return (
         f"no column of step times: found {there or 'no header'}; read is {read}, each step's duration in seconds, and "
-        f"beside it {', '.join((*LABELS, WALL))}"
+        f"beside it {', '.join((*LABELS, WALL))}; or {ELAPSED[0]}, as Lightning's ThroughputMonitor logs it"
     )
 
 

@@ -50,6 +50,7 @@ TIMED_BY: Final = (
 )
 BY_ROW: Final = "steps are numbered by their rows: the column step does not rise from row to row"
 AT_EVALUATIONS: Final = "left out, rows at evaluations, where the count of samples falls back"
+OF_POINTS: Final = "lengths are the time between two points of the log"
 MEANS: Final = "lines are some steps apart: each is the mean of the steps since the one before"
 BOTH: Final = "forward and backward are one span in the log: their time is in other"
 LAUNCHED: Final = "spans are the host's: work launched for a device is not waited for"
@@ -138,10 +139,10 @@ def _mlperf(path: Path, run: MllogRun) -> _Log:
         raise TuiadvisorError(f"{path}: {NO_LENGTHS}")
     log = _of_lines("a result log of MLPerf", run.lines)
     notes = list(log.notes) if run.lines else []
+    if run.is_of_points:  # nothing lies between them, then
+        notes = [OF_POINTS if note == END_TO_END else note for note in notes]
     if run.is_of_epochs:
         notes.append("lengths are an epoch's time over train_samples / global_batch_size")
-    if run.is_of_points and MEANS not in notes:
-        notes.append("lengths are the time between two points of the log")
     if run.num_bad:
         notes.append(f"left out, {counted(run.num_bad, 'line')} that {_are(run.num_bad)} no JSON")
     return replace(log, notes=(*notes, *run.lengths.words()), mlperf=run)
@@ -160,7 +161,10 @@ def _table(rows: StepLog) -> _Log:
             "the log has no step that took any time, or so little that one can: write each step's duration in seconds"
         )
     seconds = {number: took for number, took, *_ in steps}
-    notes = (JOB, END_TO_END if ends is None else BY_CLOCK, *lengths.words())
+    laid = OF_POINTS if log.is_of_points else END_TO_END
+    notes = (JOB, laid if ends is None else BY_CLOCK, *lengths.words())
+    if log.is_of_points and len(numbers) > 1 and numbers[1] - numbers[0] > 1:
+        notes = (*notes, MEANS)
     if log.label_name == "step" and not is_step:
         notes = (*notes, BY_ROW)
     if num_evaluations:

@@ -238,9 +238,15 @@ def _table(view: RunView, width: int, *, is_live: bool) -> list[Line]:
     rows = [Line((*head.spans, ("  last arriver", "dim"))), _barrier(view, wide=wide)]
     rows += [_collective(each, wide=wide) for each in view.collectives]
     if not view.collectives:
-        text = (OWN_UNSEEN if is_live else OWN_UNTOLD) if _is_own(view) else DDP_UNSEEN
-        rows += [line((each, "dim")) for each in wrap(text, width)]
+        rows += [line((each, "dim")) for each in wrap(_untold(view, is_live=is_live), width)]
     return rows
+
+
+def _untold(view: RunView, *, is_live: bool) -> str:
+    """Why there is no row for each collective."""
+    if view.imported is not None:
+        return SOURCE_UNTOLD if view.imported.device is None else f"{SOURCE_UNTOLD} {BY_NAME}"
+    return (OWN_UNSEEN if is_live else OWN_UNTOLD) if _is_own(view) else DDP_UNSEEN
 
 
 def _barrier(view: RunView, *, wide: bool) -> Line:
@@ -254,7 +260,13 @@ def _barrier(view: RunView, *, wide: bool) -> Line:
     figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
     figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
     figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
-    return _figures("loop's own comm" if _is_own(view) else "gradient comm", figures, who, wide=wide)
+    return _figures(_name_of_all(view), figures, who, wide=wide)
+
+
+def _name_of_all(view: RunView) -> str:
+    if view.imported is not None:  # a trace's communication is of any kind
+        return "all of it"
+    return "loop's own comm" if _is_own(view) else "gradient comm"
 
 
 def _collective(each: CollectiveRow, *, wide: bool) -> Line:
@@ -275,6 +287,10 @@ def _is_alone(view: RunView) -> bool:
 
 DDP_UNSEEN = "DDP's own all-reduces run in C++: here they are seen as one; a trace shows each of them."
 OWN_UNSEEN = "Which collectives the loop calls was not seen yet: D watches each call of the next 3 s."
+SOURCE_UNTOLD = (
+    "Here a step's communication is one; which collective takes how much of it was not told apart."
+)
+BY_NAME = "What ran, by name: K."
 OWN_UNTOLD = "Which collectives the loop calls was not seen."
 ALONE = "one rank: there is no gradient communication"
 HEADS = ("operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden")
