@@ -83,8 +83,8 @@ def test_where_a_devices_time_went_worked_out_by_hand(tmp_path: Path) -> None:
     [
         (580, 1000, f"computes 38.6 % of 0.001 s (1 step and what is around); {MOST_BESIDE}"),
         (0, 420, f"computes 38.6 % of 0.001 s (1 step and what is around); {MOST_BESIDE}"),
-        (30, 1000, "computes 96.5 % of 0.00097 s"),
-        (-100, 1100, "computes 97.2 % of 0.0012 s"),
+        (30, 1000, "computes 96.5 % of 0.00097 s (1 step, from its first event to its last)"),
+        (-100, 1100, "computes 97.2 % of 0.0012 s (1 step and what is around)"),
     ],
     ids=["before", "after", "little", "beyond"],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from shared_data import SHARED, needs_data
 from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
+from tuiadvisor.importers.files import rank_in_name
 from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.importers.kineto import read_kineto, read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
@@ -551,6 +552,15 @@ def test_a_local_rank_in_the_file_name_is_not_the_rank(tmp_path: Path) -> None:
     document = kineto_document(folder)
     assert [] == document["stragglers"]["ranks"]
     assert [None, None] == [row["rank"] for row in document["per_rank"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("rep_rank3.json", 3), ("report_rank3.sqlite", 3), ("ep_rank3.json", None), ("a_tp-rank3.json", None)],
+)
+def test_a_rank_behind_a_word_that_ends_like_an_axis_is_the_rank(name: str, rank: int | None) -> None:
+    """Of rep_rank3 it was said that it should put the rank into its name."""
+    assert rank == rank_in_name(name)
 
 
 def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,8 @@ from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.recordingindex import RecordingIndex
+from tuiadvisor.text.format import TO
+from tuiadvisor.text.wording import steps_seen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +66,14 @@ def imported(
     path = source.parent / f"{source.name}.tuirec"
     assert 0 == main(["import", kind, str(source), "--json", "-o", str(path)])
     return json.loads(capsys.readouterr().out), whole_view(str(path))
+
+
+def test_a_report_of_a_trace_counts_from_the_traces_first_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its steps are 100 to 139; the report's head said 0 to 139."""
+    _, view = imported(marked(tmp_path / "traces", 2), capsys)
+    assert f"steps 100{TO}139" == steps_seen(view)
 
 
 def test_of_two_recorded_ranks_it_is_not_said_that_one_was_recorded(

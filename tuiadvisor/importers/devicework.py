@@ -201,10 +201,14 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
     device = "the CPU" if row["device"] == "cpu" else "the device"
     who = device if num_rows == 1 else f"{device} of {_who(row)}"
     num = len(row["steps"])
-    of = f"{num} step{'s' * (num > 1)} and what is around" if num else "a trace without step marks"
     parts = causes(row)
     beside = row["steps_beside_window_s"]
-    if sum(beside.values()) > max((seconds for _, seconds in parts), default=0.0):
+    is_whole = sum(beside.values()) > max((seconds for _, seconds in parts), default=0.0)
+    # A step begins before its device does: without that time it is not all of it.
+    is_cut = not is_whole and any(beside.values())
+    around = ", from its first event to its last" if is_cut else " and what is around"
+    of = f"{num} step{'s' * (num > 1)}{around}" if num else "a trace without step marks"
+    if is_whole:
         # Else what the host does there would be in no sentence: the steps' time is the base.
         window += sum(beside.values())
         parts = [(BESIDE_WORDS["cpu" if row["device"] == "cpu" else "gpu"], sum(beside.values()))]

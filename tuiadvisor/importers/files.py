@@ -37,7 +37,7 @@ BOM: Final = b"\xef\xbb\xbf"  # as some editors and shells put before UTF-8
 SEPARATORS: Final = ",\t;|"
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 # Ranks of something smaller or larger than a process of the job.
-OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?rank", re.IGNORECASE)
+OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|(?<![a-z])[dtpce]p)[-_.]?rank", re.IGNORECASE)
 
 
 @contextmanager

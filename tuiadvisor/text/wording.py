@@ -188,8 +188,9 @@ def past_facts(past: PastFinding) -> str:
 
 
 def steps_seen(view: RunView) -> str:
-    """'steps 0 to 180'; 'no steps' of a run that is over, else 'no steps yet'."""
-    return "no steps" if view.is_without_steps else text_of.steps(0, view.last_step)
+    """'steps 0 to 180', of a trace from its first one on; 'no steps' of a run that is over, else 'no steps yet'."""
+    first = 0 if view.imported is None else max(view.trend.first_step, 0)
+    return "no steps" if view.is_without_steps else text_of.steps(first, view.last_step)
 
 
 def device_words(view: RunView) -> str:
