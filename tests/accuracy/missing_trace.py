@@ -34,6 +34,7 @@ class Job:
     late_us: float
     transfer_us: float
     seed: int
+    transfer_jitter: float = 0.1  # sigma of the lognormal factor on a transfer
 
 
 def said(job: Job, missing: int) -> str:
@@ -45,7 +46,7 @@ def said(job: Job, missing: int) -> str:
     begins, ends = [], []
     for _ in range(NUM_STEPS):
         begin = free + STEP_US * np.exp(generator.normal(0, job.jitter, job.num_ranks)) + offset
-        end = begin.max() + job.transfer_us * np.exp(generator.normal(0, 0.1))
+        end = begin.max() + job.transfer_us * np.exp(generator.normal(0, job.transfer_jitter))
         begins.append(begin)
         ends.append(end + generator.normal(0, 3, job.num_ranks))
         free = end + generator.normal(0, 20, job.num_ranks)

@@ -633,16 +633,27 @@ def test_two_of_128_real_ranks_give_an_abstention(tmp_path: Path, shift_us: int)
 
 
 def jittered(
-    num_ranks: int, absent: int, seed: int, *, sigma_us: float, late_us: float, transfer_us: float
-) -> tuple[int | None, bool]:
-    """(who is named, is the late rank said to be unrecorded): 60 steps of 10 ms, rank 1 late, one rank's trace lost."""
+    num_ranks: int,
+    absent: int | None,
+    seed: int,
+    *,
+    sigma_us: float,
+    late_us: float,
+    transfer_us: float,
+    spread: float = 0.05,
+    says: tuple[bool, bool | None] = (True, False),
+) -> tuple[tuple[int, ...], bool | None]:
+    """(who is named, is the late rank said to be unrecorded): 60 steps of 10 ms, rank 1 late, one rank's trace lost.
+
+    spread: of the transfers' times. says: whether the traces say their group's ranks; that all ranks were recorded.
+    """
     generator = np.random.default_rng(seed)
     free = np.zeros(num_ranks)
     begins, ends = [], []
     for _ in range(60):
         begin = free + generator.normal(10_000, sigma_us, num_ranks)
         begin[1] += late_us
-        end = np.full(num_ranks, begin.max() + transfer_us * generator.normal(1, 0.05))
+        end = np.full(num_ranks, begin.max() + transfer_us * np.exp(generator.normal(0, spread)))
         free = end + generator.normal(0, 20, num_ranks)
         begins.append(begin)
         ends.append(end + generator.normal(0, 3, num_ranks))
@@ -656,8 +667,49 @@ def jittered(
         for rank in range(num_ranks)
         if rank != absent
     }
-    found = arrivals(calls, {"all_reduce": tuple(range(num_ranks))}, complete=False)
+    members = {"all_reduce": tuple(range(num_ranks))} if says[0] else {}
+    found = arrivals(calls, members, complete=says[1])
     return found.culprits, found.late_rank_not_recorded
+
+
+@pytest.mark.parametrize("spread", [0.15, 0.25])
+def test_transfers_that_vary_by_chance_are_no_wait_for_a_rank_without_a_trace(spread: float) -> None:
+    """They take as long whenever the last rank comes, who is named; what waits for the missing one names nobody."""
+    of = {"sigma_us": 800.0, "transfer_us": 2000.0, "spread": spread}
+    for seed in range(8):
+        assert ((1,), False) == jittered(4, 0, seed, late_us=3500, **of), seed
+        assert ((), True) == jittered(4, 1, seed, late_us=9000, **of), seed
+        assert ((), False) == jittered(8, 0, seed, late_us=0, **of | {"spread": 0.07}), seed
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.5])
+@pytest.mark.parametrize("late_us", [1_500, 6_000])
+def test_where_the_group_says_its_ranks_nobody_else_may_be_late(late_us: float, spread: float) -> None:
+    """Traces without the job's size hold all four ranks of their group, and the fourth of three is not asked for."""
+    of = {"sigma_us": 100.0, "transfer_us": 3000.0, "late_us": late_us, "spread": spread}
+    for complete in (None, False):
+        assert ((1,), False) == jittered(4, None, 3, says=(True, complete), **of)
+
+
+def test_where_nothing_says_how_many_ranks_there_are_none_is_said_to_be_missing() -> None:
+    """All have a trace, the transfers are long and hardly vary; unknown is not true."""
+    of = {"sigma_us": 10.0, "transfer_us": 5000.0, "late_us": 0.0}
+    assert ((), None) == jittered(4, None, 3, says=(False, None), **of)
+    assert ((), True) == jittered(4, 0, 3, says=(False, False), **of)
+
+
+def test_a_collective_told_to_begin_before_the_last_one_ended_makes_no_second_process(tmp_path: Path) -> None:
+    """Back to back on one stream, with ends that are told some microseconds late."""
+    generator = np.random.default_rng(3)
+    for rank in range(2):
+        events = [
+            event(ALL_REDUCE, 1e9 + 500 * at, 500 + float(generator.uniform(0, 9)), stream=20)
+            for at in range(60)
+        ]
+        trace(tmp_path / f"rank{rank}.json", events, rank, 2)
+    assert [(0, 1), (1, 1)] == [
+        (row["rank"], row["processes"]) for row in kineto_document(tmp_path)["per_rank"]
+    ]
 
 
 @pytest.mark.parametrize("sigma_us", [20, 200, 1000])

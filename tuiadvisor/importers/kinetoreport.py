@@ -312,7 +312,8 @@ def _arrivals(
             name: Calls(c.begin_ns, c.end_ns, c.hidden_ns) for name, c in trace.comm.items() if all_wait(name)
         }
         members |= {name: c.members for name, c in trace.comm.items() if c.members}
-    complete = world is not None and not missing and len(usable) == world
+    all_usable = len(usable) == len({trace.rank for trace in folder.traces})
+    complete = None if world is None and not missing and all_usable else not missing and all_usable
     found = arrivals(calls, members, complete, min(len(trace.steps) for trace in usable))
     return replace(found, because=IN_PAIRS) if between_neighbours(folder.traces) else found
 
@@ -347,12 +348,14 @@ def _stragglers(
         for rank in found.culprits
     ]
     is_elsewhere = found.late_rank_not_recorded and missing
-    who = f"rank{'s' * (len(missing) > 1)} {named(missing)}"
+    # A file of several processes, or of no known rank, may be one of them.
+    is_known = all(trace.rank is not None for trace in folder.traces)
+    who = f"{'no trace' if is_known else 'no trace is known to be'} of rank{'s' * (len(missing) > 1)} {named(missing)}"
     return {
         "ranks": ranks,
         "collectives": found.num_collectives,
         "late_rank_not_recorded": found.late_rank_not_recorded,
-        "because": found.because + (f" (no trace of {who})" if is_elsewhere else ""),
+        "because": found.because + (f" ({who})" if is_elsewhere else ""),
     }
 
 

@@ -20,6 +20,7 @@ from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.collective_alignment import SILENT, CommonClock, common_clock
 from tuiadvisor.metrics.traces.collective_clock import TOLERANCE_NS, Calls
 from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.transfers import take_as_long
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,23 +52,28 @@ MIN_LEVEL_SIGMAS: Final = (
 IN_MOST: Final = 0.75  # of the calls all of them come after all others, as diagnosis' MIN_CLEAR_HITS
 HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than this itself is a victim
 # Where ranks are not recorded, the last recorded one may itself spend at most this share of what it makes others wait:
-# its time in a collective is the transfer, or a wait for one of those. Which of them, its spread tells: a transfer
-# takes as long whenever it begins, a wait ends when the unseen rank comes and is shorter the later this one was.
+# its time in a collective is the transfer, or a wait for one of those. A wait ends when the unseen rank comes and is
+# shorter the later this one was; a transfer takes as long whenever it begins, however much its time varies by chance.
 # What it makes others wait is counted from the rank before it: two that come together late hide a third behind them.
-# Chosen on 972 simulated jobs (3 to 8 ranks, one without a trace): 12 wrong names with them, 84 with half of the delay.
-# Of 972 late ranks beside an innocent one without a trace 807 are named; 841 if counted from the first rank.
+# Chosen on 972 simulated jobs (3 to 8 ranks, one without a trace): with `take_as_long` no wrong name (8 where a
+# transfer was told by being steady), and of 972 late ranks beside an innocent one without a trace 784 (650).
 UNSEEN_SHARE: Final = 0.1
-STEADY_SHARE: Final = 0.5  # the same, where its time is as steady as a transfer's
-STEADY_SPREAD: Final = 0.2  # of how much its arrival moves against its peers'
-# The same of a steady one that arrives last beyond chance; of those 972 jobs 10 more names are right, 2 more wrong.
-SURE_SHARE: Final = 0.6
+LONG_SHARE: Final = 0.5  # of what ranks wait for whoever comes last; chosen
 # Of the recorded time, that the last recorded ranks spend in collectives beside computation: from here on it is said
 # that somebody unseen or the network may be late. Twice what names a rank; healthy jobs of 4 ranks spend 0.05 so.
 WAITS_LONG: Final = 2 * WORTH_A_NAME
 TOO_RARE: Final = ": whether it comes again so few do not tell"
 MAY_BE_CHANCE: Final = ", as ranks alike may by chance: no rank is named"
 ARRIVE_TOGETHER: Final = "ranks arrive together: no straggler"
-NOT_RECORDED: Final = ("was not recorded", "; record all ranks")
+# (where the late rank is, what to do) by whether all ranks were recorded, as of `arrivals`.
+ELSEWHERE: Final = {
+    True: ("the late rank is one of those not compared", ""),
+    False: ("the late rank was not recorded", "; record all ranks"),
+    None: (
+        "a rank without a trace is late, if there is one",
+        "; the traces do not say how many ranks there are",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class Arrivals:
     ranks: tuple[RankArrival, ...]
     culprits: tuple[int, ...]
     culprit_share: float | None  # of all waits
-    late_rank_not_recorded: bool
+    late_rank_not_recorded: bool | None  # None: the traces do not say how many ranks there are
     because: str
     waits_share: float = 0.0  # of the recorded time; 0 where those that wait have less to do
     behind: tuple[int, ...] = ()  # ranks that come after the most, too, but before the culprits
@@ -104,11 +110,12 @@ class Arrivals:
 def arrivals(
     calls: Mapping[int, Mapping[str, Calls]],
     members: Mapping[str, tuple[int, ...]],
-    complete: bool,
+    complete: bool | None,
     num_steps: int = 0,
 ) -> Arrivals:
-    """Align, match and blame. members: ranks of each collective's group where known; complete: all recorded.
+    """Align, match and blame. members: ranks of each collective's group where known.
 
+    complete: whether all ranks were recorded; None: the traces do not say how many there are.
     num_steps: of the recorded time, 0 where nothing marks them: then each call is taken for one.
     """
     common = common_clock(calls)
@@ -119,13 +126,13 @@ def arrivals(
         return _nobody(calls, common, because)
     if len(common.clocks) < 2:
         return _nobody(calls, common, next(why for why in common.why_not.values() if why != SILENT))
-    matched = _matched(common, members)
+    matched = _matched(common, members, complete=bool(complete), num_steps=num_steps)
     table, num_left_out = _ending_together(matched)
     if table.begin_MR.shape[0] < MIN_MATCHES:
         together = (" and ends together", " and end together") if num_left_out else ("", "")
         because = few_words(table.begin_MR.shape[0], together)
         return replace(_nobody(calls, common, because), num_left_out=num_left_out)
-    unseen = not complete or not table.all_seen or len(common.clocks) < len(calls)
+    unseen = not table.all_seen or len(common.clocks) < len(calls)
     found = _blame(common, table, unseen=unseen, complete=complete, num_steps=num_steps)
     return replace(found, num_left_out=num_left_out)
 
@@ -150,6 +157,7 @@ def _ending_together(table: _Table) -> tuple[_Table, int]:
         begin_MR=table.begin_MR[together_M],
         end_MR=table.end_MR[together_M],
         hidden_MR=table.hidden_MR[together_M],
+        place_M=table.place_M[together_M],
     )
     return kept, int(np.count_nonzero(~together_M))
 
@@ -169,6 +177,7 @@ class _Table:
     begin_MR: Floats
     end_MR: Floats
     hidden_MR: Floats  # of each call, behind computation
+    place_M: Ints  # of each collective, among those of its step
     all_seen: bool  # every group's ranks are all among the columns
 
     @property
@@ -177,7 +186,9 @@ class _Table:
         return np.asarray(np.nanmax(self.end_MR, axis=1) - np.nanmin(self.end_MR, axis=1))
 
 
-def _matched(common: CommonClock, members: Mapping[str, tuple[int, ...]]) -> _Table:
+def _matched(
+    common: CommonClock, members: Mapping[str, tuple[int, ...]], *, complete: bool, num_steps: int
+) -> _Table:
     ranks = tuple(sorted(common.clocks))
     origin = int(min(c.begin_ns[0] for c in common.calls[common.reference].values() if c.begin_ns.size))
     parts: list[tuple[Floats, ...]] = [(np.empty((0, len(ranks))),) * 3]
@@ -189,12 +200,21 @@ def _matched(common: CommonClock, members: Mapping[str, tuple[int, ...]]) -> _Ta
         if len(taking_part) < 2 or wanted != taking_part:
             all_seen = False
             continue
-        all_seen = all_seen and (set(group) <= set(ranks) if group else taking_part == list(ranks))
+        # A group that says its ranks is seen with all of them, whatever else the job has.
+        all_seen = all_seen and (
+            set(group) <= set(ranks) if group else complete and taking_part == list(ranks)
+        )
         found = _one_collective(common, name, taking_part, ranks, origin)
         whole = ~np.isnan(found[0][:, [ranks.index(rank) for rank in taking_part]]).any(axis=1)
         parts.append(tuple(values[whole] for values in found))
     begin, end, hidden = (np.concatenate(values) for values in zip(*parts, strict=True))
-    return _Table(ranks, begin, end, hidden, all_seen)
+    a_step = _calls_a_step(begin.shape[0], num_steps)
+    place = np.argsort(np.argsort(np.nanmax(begin, axis=1), kind="stable"), kind="stable") % a_step
+    return _Table(ranks, begin, end, hidden, place, all_seen)
+
+
+def _calls_a_step(num_calls: int, num_steps: int) -> int:
+    return max(1, round(num_calls / num_steps)) if num_steps else 1
 
 
 def _one_collective(
@@ -217,7 +237,9 @@ def _one_collective(
     return begin, end, hidden
 
 
-def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool, num_steps: int) -> Arrivals:
+def _blame(
+    common: CommonClock, table: _Table, *, unseen: bool, complete: bool | None, num_steps: int
+) -> Arrivals:
     begin_MR, num_ranks = table.begin_MR, len(table.ranks)
     last_M = np.nanargmax(begin_MR, axis=1)
     rows = np.arange(last_M.size)
@@ -258,11 +280,14 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool, complete: bool, 
         is_sure_R=np.array(
             [_is_sure(begin_MR, longest_M, last_M, column, num_steps) for column in range(num_ranks)]
         ),
-        steady_R=np.array(
+        transfers_R=np.array(
             [
-                _is_steady(whole_own_M[clear_M & (last_M == column)], behind_M[clear_M & (last_M == column)])
+                _of_calls(clear_M & (last_M == column), whole_own_M, behind_M, table.place_M)
                 for column in range(num_ranks)
             ]
+        ),
+        transfers_all=_of_calls(
+            np.ones_like(clear_M), whole_own_M, behind_M, table.place_M * num_ranks + last_M
         ),
         stands_out_R=_stand_out(begin_MR, clear_M, last_M),
         together=_together(begin_MR, wait_MR, clear_M),
@@ -321,7 +346,7 @@ def _is_sure(begin_MR: Floats, delay_M: Floats, last_M: Ints, column: int, num_s
     num_others_M = np.count_nonzero(~np.isnan(begin_MR), axis=1) - 1
     beyond_M = np.where(last_M == column, delay_M, -delay_M / num_others_M)
     beyond_M = beyond_M[np.argsort(np.nanmax(begin_MR, axis=1), kind="stable")]
-    a_step = max(1, round(beyond_M.size / num_steps)) if num_steps else 1
+    a_step = _calls_a_step(beyond_M.size, num_steps)
     beyond_K = np.add.reduceat(beyond_M, np.arange(0, beyond_M.size, a_step))
     # A rank that became late once has two levels; taken for noise that moves slowly they would outweigh its lateness.
     return mean_interval(_on_one_level(beyond_K), BEYOND_CHANCE)[0] > 0
@@ -374,9 +399,8 @@ def _together(begin_MR: Floats, wait_MR: Floats, clear_M: Bools) -> tuple[Bools,
     return (late_R, lead_ns) if is_clear else (nobody, 0.0)
 
 
-def _is_steady(own_K: Floats, behind_K: Floats) -> bool:
-    """Whether a rank's own time, where it was the last, moves less than its arrival."""
-    return own_K.size >= MIN_MATCHES and mad_sigma(own_K) <= STEADY_SPREAD * mad_sigma(behind_K)
+def _of_calls(chosen_M: Bools, own_M: Floats, behind_M: Floats, place_M: Ints) -> bool:
+    return take_as_long(own_M[chosen_M], behind_M[chosen_M], place_M[chosen_M])
 
 
 def _alone(common: CommonClock, table: _Table) -> Floats:
@@ -405,7 +429,8 @@ class _Sums:
     most_in_R: Ints  # as of `_most_in`
     num_calls: int
     is_sure_R: Bools  # as of `_is_sure`
-    steady_R: Bools  # whose own time as the last is as steady as a transfer
+    transfers_R: Bools  # whose own time as the last is a transfer's
+    transfers_all: bool  # of whoever is last, the same
     stands_out_R: Bools  # as of `_stand_out`
     together: tuple[Bools, float]  # as of `_together`
     own_ns: float  # of whoever is last, as own_R
@@ -434,12 +459,12 @@ def _early(sums: _Sums) -> str:
 
 
 # (culprits, their share, is the late rank unrecorded, why)
-_Found = tuple[tuple[int, ...], float | None, bool, str]
+_Found = tuple[tuple[int, ...], float | None, bool | None, str]
 
 
-def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
+def _verdict(sums: _Sums, *, unseen: bool, complete: bool | None) -> _Found:
     """Who is late, if anybody. complete: whoever is unseen was recorded all the same."""
-    elsewhere, remedy = ("is one of those not compared", "") if complete else NOT_RECORDED
+    elsewhere, remedy = ELSEWHERE[complete]
     delay_ns = float(sums.delay_R.sum())
     lost = f"{delay_ns / sums.recorded_ns:.1%} of the time"
     # Who waits about as long as it makes others wait only hands on another rank's lateness.
@@ -452,18 +477,18 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool) -> _Found:
     is_one = bool(origin_R[column]) and share >= CULPRIT_SHARE and delay >= worth_a_name
     doubt = _later_still(sums, column, unseen=unseen, complete=complete)
     is_surely_last = is_one and bool(sums.is_sure_R[column]) and doubt is None
-    waits_long = sums.own_ns > max(STEADY_SHARE * delay_ns, WAITS_LONG * sums.recorded_ns)
-    if unseen and waits_long and not is_surely_last:
+    waits_long = sums.own_ns > max(LONG_SHARE * delay_ns, WAITS_LONG * sums.recorded_ns)
+    if unseen and waits_long and not is_surely_last and not sums.transfers_all:
         because = (
             f"every {'compared' if complete else 'recorded'} rank spends most of its communication waiting or "
-            f"transferring: the late rank {elsewhere}, or the network is slow{remedy}"
+            f"transferring: {elsewhere}, or the network is slow{remedy}"
         )
-        return (), None, not complete, because
+        return (), None, _is_elsewhere(complete), because
     if delay_ns < worth_a_name * sums.recorded_ns:
         is_long = delay_ns >= MATTERS * sums.recorded_ns
         too_little = f"ranks wait {lost} for whoever comes last: too little to name one"
         # Where the recorded ones wait as well, one that was not may be late.
-        is_open = unseen and sums.own_ns > max(STEADY_SHARE * delay_ns, MATTERS * sums.recorded_ns)
+        is_open = unseen and sums.own_ns > max(LONG_SHARE * delay_ns, MATTERS * sums.recorded_ns)
         arrive = "the ranks compared arrive together: none of them is late"
         return (), None, False, too_little if is_long else arrive if is_open else ARRIVE_TOGETHER
     if (found := _named_together(sums, unseen=unseen)) is not None:
@@ -492,34 +517,36 @@ def _beyond_chance(sums: _Sums, column: int, *, unseen: bool) -> _Found:
     return (rank,), part, False, because
 
 
-def _later_still(sums: _Sums, column: int, *, unseen: bool, complete: bool) -> _Found | None:
+def _later_still(sums: _Sums, column: int, *, unseen: bool, complete: bool | None) -> _Found | None:
     """That a rank which was not compared may be later than the last one that was; None where it cannot."""
-    elsewhere, remedy = ("is one of those not compared", "") if complete else NOT_RECORDED
+    elsewhere, remedy = ELSEWHERE[complete]
     rank = sums.ranks[column]
-    steady_share = SURE_SHARE if sums.is_sure_R[column] else STEADY_SHARE
-    at_most = steady_share if sums.steady_R[column] else UNSEEN_SHARE
-    if unseen and sums.own_R[column] > at_most * sums.lead_R[column]:
-        waits_long = sums.own_R[column] > at_most * sums.delay_R[column]
+    if unseen and not sums.transfers_R[column] and sums.own_R[column] > UNSEEN_SHARE * sums.lead_R[column]:
+        waits_long = sums.own_R[column] > UNSEEN_SHARE * sums.delay_R[column]
         other = "not compared" if complete else "not recorded"
         because = f"rank {rank} is the last of the {'compared' if complete else 'recorded'} ranks but " + (
-            f"itself waits long: the late rank {elsewhere}{remedy}"
+            f"itself waits or transfers long: {elsewhere}, or the network is slow{remedy}"
             if waits_long
             else f"hardly behind the one before it: a rank that was {other} may be later still{remedy}"
         )
-        return (), None, not complete, because
-    if sums.alone_R[column] > STEADY_SHARE * sums.delay_R[column]:
+        return (), None, _is_elsewhere(complete), because
+    if sums.alone_R[column] > LONG_SHARE * sums.delay_R[column]:
         because = (
             f"rank {rank} is the last of those compared but spends long in communication with ranks that are not: "
             "the late rank may be one of them; record all ranks"
         )
-        return (), None, unseen and not complete, because
+        return (), None, unseen and _is_elsewhere(complete), because
     return None
+
+
+def _is_elsewhere(complete: bool | None) -> bool | None:
+    return None if complete is None else not complete
 
 
 def _named_together(sums: _Sums, *, unseen: bool) -> _Found | None:
     """As `_verdict`, of ranks that are late together; None where none are. Beside unseen ranks they are not named."""
     late_R, lead_ns = sums.together
-    is_alone = sums.alone_R[late_R].sum() > STEADY_SHARE * lead_ns
+    is_alone = sums.alone_R[late_R].sum() > LONG_SHARE * lead_ns
     if lead_ns < WORTH_A_NAME * sums.recorded_ns or unseen or is_alone:
         return None
     ranks = tuple(rank for rank, is_late in zip(sums.ranks, late_R, strict=True) if is_late)
