@@ -529,6 +529,59 @@ def test_a_wait_that_is_nobodys_is_no_reason_to_keep(
     assert view.verdict.sentence.endswith(f"Not decided: the steps do not tell why ({would}).")
 
 
+@pytest.mark.parametrize(
+    ("num_ranks", "halves", "says"),
+    [
+        (4, ({1}, {3}), "rank 1 arrives last in the first half of the trace, rank 3 in the second"),
+        (
+            8,
+            ({1, 2}, {5, 6}),
+            "ranks 1, 2 arrive last in the first half of the trace, ranks 5, 6 in the second",
+        ),
+    ],
+)
+def test_ranks_that_are_late_in_one_half_each_are_said_with_their_half(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    num_ranks: int,
+    halves: tuple[set[int], set[int]],
+    says: str,
+) -> None:
+    """ "Several ranks arrive last, no single culprit" was all that was said of them."""
+    folder = traced(
+        tmp_path / "traces",
+        (HEALTHY,) * num_ranks,
+        24,
+        times=lambda step, rank: 1.12 if rank in halves[step >= 12] else 1.0,
+    )
+    told, view = imported(folder, capsys)
+    assert [] == told["stragglers"]["ranks"]
+    assert f"stragglers vary: {says}; " in told["stragglers"]["because"]
+    assert "keep" != view.verdict.decision
+    assert f"Stragglers vary: {says}; " in view.verdict.sentence
+    assert "chance" not in view.verdict.sentence
+
+
+def test_an_open_verdict_names_the_ranks_that_nothing_is_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who of the eight is not there, and what would tell, was not said."""
+    folder = traced(
+        tmp_path / "traces",
+        (HEALTHY,) * 8,
+        24,
+        times=lambda step, rank: 1 + 0.005 * ((step * 7 + 3 * rank) % 5),
+    )
+    for rank in (3, 6):
+        next(path for path in folder.iterdir() if f"{rank}" in path.name).unlink()
+    _, view = imported(folder, capsys)
+    assert None is view.verdict.decision
+    assert "one of 2 ranks whose device was not seen" in view.verdict.sentence
+    assert view.verdict.sentence.endswith(
+        " Nothing here is of ranks 3 and 6; a capture of all ranks would tell."
+    )
+
+
 def test_one_rank_with_less_to_do_is_early_though_the_others_differ_a_little(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

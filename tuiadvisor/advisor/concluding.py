@@ -92,6 +92,7 @@ def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: b
         late,
         is_less=outweighed(found, every, late),
         is_cut=imported is not None and _is_cut(intake, seen),
+        missing=seen.missing,
     )
     if imported is not None or ended(intake.roster):
         found = after_the_end(found)

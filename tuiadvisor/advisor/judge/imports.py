@@ -24,6 +24,7 @@ MORE_TO_COME: Final = re.compile(r"^Not enough yet: ((\d+) more ([^.,]+))(?:, ab
 MORE_WOULD: Final = (
     "a capture of four times as many would leave chance half the room"  # of the root of their number
 )
+AGAIN_WOULD: Final = "when the job runs again tuiadvisor record sees it"
 # Of the time ranks wait for those that come last: as rule straggler's moderate_loss.
 MAX_WAITS_KEPT: Final = 0.05
 OF_DUMPS: Final = "flight-recorder"  # kind of an import that holds a hang and no steps
@@ -138,11 +139,12 @@ def of_import(
     *,
     is_less: bool = False,
     is_cut: bool = False,
+    missing: tuple[int, ...] = (),
 ) -> Verdict:
     """With what the import says: a trace of few steps gets no more of them.
 
     late: as of `unconfirmed`. is_less: the verdict is about less than these cost, as of `outweighed`.
-    is_cut: the source has more steps than were looked at.
+    is_cut: the source has more steps than were looked at. missing: ranks that nothing in it is of.
     """
     if imported is None:
         return verdict
@@ -161,11 +163,18 @@ def of_import(
         verdict.sentence,
     )
     if verdict.decision is None:
-        sentence = _led(imported, sentence)
+        sentence = _led(imported, sentence) + _all_would_tell(imported, missing)
     none = ", and the trace has no more" if verdict.decision is None and not is_cut else ""
     is_said = imported.because in sentence
     said = f"; the import: {imported.because}" if imported.because and not is_said else ""
     return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")
+
+
+def _all_would_tell(imported: Imported, missing: tuple[int, ...]) -> str:
+    """Which ranks may be why nothing is decided, where the import itself does not say it already."""
+    if not missing or is_part(imported) or "no trace" in imported.because:
+        return ""
+    return f" Nothing here is of {rank_words(missing)}; a capture of all ranks would tell."
 
 
 def _too_short(found: re.Match[str], would: str) -> str:
@@ -192,7 +201,12 @@ def _why_not_kept(imported: Imported, late: tuple[int, ...]) -> str:
             "ranks would tell"
         )
     if imported.waits_share is not None and imported.waits_share >= MAX_WAITS_KEPT:
-        return f"the steps do not tell why ({MORE_WOULD}), but {imported.because}"
+        would = "" if "a longer capture" in imported.because else f" ({MORE_WOULD})"
+        why = f"the steps do not tell why{would}"
+        if imported.late_ranks:
+            who = rank_words(imported.late_ranks)
+            why = f"the trace does not show what makes {who} late; {AGAIN_WOULD}"
+        return f"{why}, but {imported.because}"
     return ""
 
 

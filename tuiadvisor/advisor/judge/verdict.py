@@ -163,16 +163,16 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
     if num_not_compared and diagnosis.table.num_ranks < 2:  # one alone
         return "one device's clock was seen, and what it waits for the others lies in it"
     waits_s = _waits_s(diagnosis)
-    if waits_s > MAX_UNEVEN_WAITS * step_s:
-        return (
-            f"all devices wait {seconds(waits_s)} a step, for the network or for one another, but not in all of the "
-            "measured steps alike: since when is not clear yet"
-        )
     # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
     if num_not_compared and waits_s > MIN_EXCESS_SHARE * step_s:
         return (
             f"all devices that were seen wait {seconds(waits_s)} a step, for the network or for "
             f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
+        )
+    if waits_s > MAX_UNEVEN_WAITS * step_s:
+        return (
+            f"all devices wait {seconds(waits_s)} a step, for the network or for one another, but not in all of the "
+            "measured steps alike: since when is not clear yet"
         )
     return ""
 

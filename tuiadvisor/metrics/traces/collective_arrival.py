@@ -8,6 +8,7 @@ The last to arrive is the culprit; those before it wait and are its victims, as 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,7 @@ LONG_SHARE: Final = 0.5  # of what ranks wait for whoever comes last; chosen
 WAITS_LONG: Final = 2 * WORTH_A_NAME
 TOO_RARE: Final = ": whether it comes again so few do not tell"
 MAY_BE_CHANCE: Final = ", as ranks alike may by chance: no rank is named"
+VARY: Final = "stragglers vary"
 ARRIVE_TOGETHER: Final = "ranks arrive together: no straggler"
 # (where the late rank is, what to do) by whether all ranks were recorded, as of `arrivals`.
 ELSEWHERE: Final = {
@@ -105,6 +107,7 @@ class Arrivals:
     waits_share: float = 0.0  # of the recorded time; 0 where those that wait have less to do
     behind: tuple[int, ...] = ()  # ranks that come after the most, too, but before the culprits
     num_left_out: int = 0  # collectives whose ends lie too far apart to be one
+    varies: bool = False  # ranks wait, and for no single one
 
 
 def arrivals(
@@ -133,8 +136,30 @@ def arrivals(
         because = few_words(table.begin_MR.shape[0], together)
         return replace(_nobody(calls, common, because), num_left_out=num_left_out)
     unseen = not table.all_seen or len(common.clocks) < len(calls)
-    found = _blame(common, table, unseen=unseen, complete=complete, num_steps=num_steps)
+    blame = partial(_blame, common, _alone(common, table), unseen=unseen, complete=complete)
+    found = blame(table, num_steps=num_steps)
+    if found.varies:
+        by_half = [blame(half, num_steps=num_steps // 2).culprits for half in _halves(table)]
+        if all(by_half) and by_half[0] != by_half[1]:
+            found = replace(found, because=_in_turn(*by_half, found.waits_share))
     return replace(found, num_left_out=num_left_out)
+
+
+def _halves(table: _Table) -> tuple[_Table, _Table]:
+    """The first and the second half of the collectives, by when they began."""
+    begin_M = np.nanmax(table.begin_MR, axis=1)
+    first_M = begin_M < np.median(begin_M)
+    return table.only(first_M), table.only(~first_M)
+
+
+def _in_turn(first: tuple[int, ...], second: tuple[int, ...], waits_share: float) -> str:
+    """That one half of a trace has another late rank than the other."""
+    one, other = (f"rank{'s' * (len(ranks) > 1)} {named(list(ranks))}" for ranks in (first, second))
+    are = "arrives" if len(first) == 1 else "arrive"
+    return (
+        f"{VARY}: {one} {are} last in the first half of the trace, {other} in the second; "
+        f"{waits_share:.1%} of the time is waiting for them; a longer capture tells whether it changes again"
+    )
 
 
 def few_words(num_calls: int, more: tuple[str, str] = ("", "")) -> str:
@@ -152,14 +177,7 @@ def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: st
 def _ending_together(table: _Table) -> tuple[_Table, int]:
     """(the collectives whose ends agree, how many do not): a time that is wrong on one rank moves an end, too."""
     together_M = table.spread_M <= TOLERANCE_NS
-    kept = replace(
-        table,
-        begin_MR=table.begin_MR[together_M],
-        end_MR=table.end_MR[together_M],
-        hidden_MR=table.hidden_MR[together_M],
-        place_M=table.place_M[together_M],
-    )
-    return kept, int(np.count_nonzero(~together_M))
+    return table.only(together_M), int(np.count_nonzero(~together_M))
 
 
 def _row(common: CommonClock | None, rank: int, waits: tuple[int, int]) -> RankArrival:
@@ -179,6 +197,16 @@ class _Table:
     hidden_MR: Floats  # of each call, behind computation
     place_M: Ints  # of each collective, among those of its step
     all_seen: bool  # every group's ranks are all among the columns
+
+    def only(self, chosen_M: Bools) -> _Table:
+        """Those collectives alone."""
+        return replace(
+            self,
+            begin_MR=self.begin_MR[chosen_M],
+            end_MR=self.end_MR[chosen_M],
+            hidden_MR=self.hidden_MR[chosen_M],
+            place_M=self.place_M[chosen_M],
+        )
 
     @property
     def spread_M(self) -> Floats:
@@ -238,7 +266,13 @@ def _one_collective(
 
 
 def _blame(
-    common: CommonClock, table: _Table, *, unseen: bool, complete: bool | None, num_steps: int
+    common: CommonClock,
+    alone_R: Floats,
+    table: _Table,
+    *,
+    unseen: bool,
+    complete: bool | None,
+    num_steps: int,
 ) -> Arrivals:
     begin_MR, num_ranks = table.begin_MR, len(table.ranks)
     last_M = np.nanargmax(begin_MR, axis=1)
@@ -274,7 +308,7 @@ def _blame(
         delay_R=by_last(longest_M),
         lead_R=by_last(np.where(clear_M, np.minimum(latest_M - _before_last(begin_MR), longest_M), 0.0)),
         own_R=by_last(np.where(clear_M, own_M, 0.0)),
-        alone_R=_alone(common, table),
+        alone_R=alone_R,
         most_in_R=np.array([_most_in(longest_M[last_M == column]) for column in range(num_ranks)]),
         num_calls=int(last_M.size),
         is_sure_R=np.array(
@@ -299,8 +333,18 @@ def _blame(
     found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
     lost = 0.0 if not culprits and _early(sums) else float(sums.delay_R.sum()) / sums.recorded_ns
     behind = () if unseen else _behind(table, culprits, sums.recorded_ns)
+    varies = because.startswith(VARY)
     return Arrivals(
-        int(last_M.size), common.reference, found, culprits, share, not_recorded, because, lost, behind
+        num_collectives=int(last_M.size),
+        reference=common.reference,
+        ranks=found,
+        culprits=culprits,
+        culprit_share=share,
+        late_rank_not_recorded=not_recorded,
+        because=because,
+        waits_share=lost,
+        behind=behind,
+        varies=varies,
     )
 
 
@@ -494,7 +538,7 @@ def _verdict(sums: _Sums, *, unseen: bool, complete: bool | None) -> _Found:
     if (found := _named_together(sums, unseen=unseen)) is not None:
         return found
     if not is_one:
-        vary = f"stragglers vary: several ranks arrive last, no single culprit; {lost} is waiting for them"
+        vary = f"{VARY}: several ranks arrive last, no single culprit; {lost} is waiting for them"
         return (), None, False, _early(sums) or vary
     return doubt or _beyond_chance(sums, column, unseen=unseen)
 

@@ -46,7 +46,7 @@ def take_as_long(own_K: Floats, behind_K: Floats, place_K: Ints) -> bool:
     change = float(later_K @ longer_K) / squared
     rest_K = longer_K - change * later_K
     error = (float(rest_K @ rest_K) / num_free / squared) ** 0.5
-    return change - SIGMAS * error > MOST_SHORTER
+    return bool(change - SIGMAS * error > MOST_SHORTER)
 
 
 def _from_mean(values_K: Floats, place_K: Ints, near_K: Bools) -> Floats:
