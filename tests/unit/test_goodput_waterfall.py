@@ -332,6 +332,7 @@ LOSSES = some.dictionaries(
     age_s=some.floats(0, 1e4),
     still_s=some.floats(0, 600),
     changed=some.booleans(),
+    lost=some.booleans(),
 )
 def test_whatever_is_known_the_parts_sum_to_the_time_that_passed(
     *,
@@ -340,6 +341,7 @@ def test_whatever_is_known_the_parts_sum_to_the_time_that_passed(
     age_s: float,
     still_s: float,
     changed: bool,
+    lost: bool,
 ) -> None:
     """Even where the window's figures fit the rest badly: lives of any length, gaps, hangs, a change of level."""
     begin, before_s, found, starts = 10_000.0, 0.0, [], []
@@ -352,7 +354,9 @@ def test_whatever_is_known_the_parts_sum_to_the_time_that_passed(
         first_ns = round(length_s / num_steps * 1e9)
         pauses = (round(0.1 * length_s * 1e9), 0)
         ns = round(begin * 1e9), round(end * 1e9)
-        found.append(Life("a", *ns, 0, num_steps - 1, round(other * first_ns), first_ns, pauses))
+        gap = (ns[0] + round(0.5 * length_s * 1e9), ns[0] + round(0.7 * length_s * 1e9), num_steps // 5)
+        gaps = (gap,) if num_steps >= 10 and lost else ()
+        found.append(Life("a", *ns, 0, num_steps - 1, round(other * first_ns), first_ns, pauses, gaps=gaps))
         begin, before_s = end + gap_s, gap_s
     change = (
         (round((found[-1].begin_ns + found[-1].end_ns) / 2), found[-1].num_steps // 2) if changed else None
@@ -374,6 +378,19 @@ def test_slow_first_steps_of_a_run_that_was_met_late_are_no_start(young: bool) -
     advisor = folded(born(frames(job), 600.0, young=young))
     found = {entry.id for entry in advisor.view().findings}
     assert young == ("warmup" in found), found
+
+
+def test_steps_that_were_lost_on_the_way_are_neither_useful_nor_lost() -> None:
+    """A third of a recording's frames of steps are gone: their time was counted as that of the others."""
+    job = Job(num_steps=900)
+    sequence = frames(job)
+    whole = wall(folded(sequence).view())
+    with_steps = [one for one in sequence if one.kind == FrameKind.STEPS]
+    gone = with_steps[len(with_steps) // 3 : 2 * len(with_steps) // 3]
+    found = wall(folded([one for one in sequence if one not in gone]).view())
+    assert_sums(found, whole.span_s)
+    assert found.unknown_s - whole.unknown_s == pytest.approx(whole.span_s / 3, rel=0.2)
+    assert whole.end_to_end == pytest.approx(found.end_to_end, abs=0.02)
 
 
 def test_numbers_without_time_are_no_steps_that_were_done() -> None:

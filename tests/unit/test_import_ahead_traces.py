@@ -547,7 +547,7 @@ def test_ranks_that_are_late_in_one_half_each_are_said_with_their_half(
     halves: tuple[set[int], set[int]],
     says: str,
 ) -> None:
-    """ "Several ranks arrive last, no single culprit" was all that was said of them."""
+    """All that was said of them: several ranks arrive last, no single culprit."""
     folder = traced(
         tmp_path / "traces",
         (HEALTHY,) * num_ranks,

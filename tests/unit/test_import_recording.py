@@ -20,6 +20,7 @@ from tuiadvisor.cli.import_recording import write_imported
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun
 from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.importers.stepmarks import numbered
 from tuiadvisor.metrics.traces.collective_arrival import arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.report.document import document
@@ -198,6 +199,42 @@ def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest
     assert (None, False) == (view.verdict.decision, view.window.enough)
     assert view.verdict.sentence.startswith("Rank 2 arrives last")
     assert "Not enough steps in this trace" in view.verdict.sentence
+
+
+def test_steps_of_which_a_part_was_lost_are_told_and_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Marks of some steps, or the device's events in some, are gone: their time was useful, at 100 %."""
+    _, whole = imported(marked(tmp_path / "whole", None), capsys)
+    for what, told in (
+        ("ProfilerStep", "no mark of 4 steps (110, 111, 112, 113) between others"),
+        ("kernel", "nothing of the device in 4 steps (110, 111, 112, 113): not judged"),
+    ):
+        folder = marked(tmp_path / what, None)
+        for path in folder.glob("*.gz"):
+            content = json.loads(gzip.decompress(path.read_bytes()))
+            shift = 1000 * IN_TIME[content["distributedInfo"]["rank"]]
+            content["traceEvents"] = [
+                one
+                for one in content["traceEvents"]
+                if what not in {one["cat"], one["name"].partition("#")[0]}
+                or not 1e9 + 100_000 <= one["ts"] - shift + 1_000 < 1e9 + 141_000
+            ]
+            path.write_bytes(gzip.compress(json.dumps(content).encode()))
+        _, view = imported(folder, capsys)
+        assert any(told in note for note in view.losses.notes), view.losses.notes
+        assert whole.wall is not None
+        assert view.wall is not None
+        assert 0.04 == pytest.approx(view.wall.unknown_s - whole.wall.unknown_s, abs=0.001)
+        assert 36 == view.window.num_steps + sum(view.window.excluded.values())
+
+
+def test_marks_whose_rounded_times_overlap_are_steps_all_the_same() -> None:
+    """In whole microseconds one may end after the next begins; one in four was left out without a word."""
+    marks = [(f"ProfilerStep#{at}", 1_000 * at, 1_001) for at in range(5, 15)]
+    assert [(at, 1_000 * at + (at > 5), 1_000 * at + 1_001) for at in range(5, 15)] == numbered(marks)
+    within = [*marks, ("ProfilerStep#99", 14_100, 200)]
+    assert numbered(marks) == numbered(within)
 
 
 def test_many_collectives_are_counted_where_they_are_not_kept(

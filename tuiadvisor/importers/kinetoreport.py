@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
 from tuiadvisor.importers.kernelnames import POINT_TO_POINT, all_wait
 from tuiadvisor.importers.kineto import TraceFolder, read_kineto
-from tuiadvisor.importers.stepmarks import side_by_side
+from tuiadvisor.importers.stepmarks import numbered, side_by_side
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
 from tuiadvisor.metrics.series.plausible import apart
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 NS: Final = 1e9
 MAX_KINDS: Final = 4  # of devices, in a sentence
+MAX_NUMBERS: Final = 1000  # of steps in a row without a mark
+NO_TIME: Final = 0.1  # of a step: as the waterfall's
 LEAST_DROPPED: Final = 0.01  # of the launches: in public traces it is none
 IN_PAIRS: Final = (
     "ranks only send to and receive from one another, as stages of a pipeline do: nothing tells who is late"
@@ -418,6 +420,7 @@ def _losses(
         for name, _, dur in trace.stubs
     ]
     losses += [f"{trace.file}: {said}" for trace in folder.traces if (said := _dropped(trace))]
+    losses += [f"{trace.file}: {said}" for trace in folder.traces if (said := _without_marks(trace))]
     losses += [
         f"{trace.file}: its list of events has no end: what would follow the last one is not known"
         for trace in folder.traces
@@ -434,6 +437,21 @@ def _losses(
         num = counts[twice[0]]
         return [*losses, f"each rank has {num} files, one after the other: the last of each is compared"]
     return losses + [f"rank {rank} has {counts[rank]} files: not compared with other ranks" for rank in twice]
+
+
+def _without_marks(trace: RankTrace) -> str:
+    """Steps that are not there, between others that are, though the time for them is."""
+    steps = numbered(trace.steps)
+    missing = [
+        number
+        for (one, _, end), (other, begin, ended) in pairwise(steps)
+        if other > one + 1 and begin - end >= NO_TIME * (other - one - 1) * (ended - begin)
+        for number in range(one + 1, min(other, one + 1 + MAX_NUMBERS))
+    ]
+    if not missing:
+        return ""
+    of = f"{counted(len(missing), 'step')} ({named(missing)})"
+    return f"no mark of {of} between others: what was done then is not judged"
 
 
 def _dropped(trace: RankTrace) -> str:

@@ -95,6 +95,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         notes.append(
             f"not recorded one by one, beyond {MAX_CALLS} of a rank: {counted(beyond, 'collective')}"
         )
+    notes += _unseen(chosen, rows)
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0
@@ -136,6 +137,16 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         waits_share=found.waits_share if compared and found is not None else None,
         uncompared=() if between_neighbours(traces) else _uncompared(looked),
     )
+
+
+def _unseen(chosen: Sequence[RankTrace], rows: dict[str, RankRows]) -> list[str]:
+    """Steps of which the device's part is not there: what it did in them is neither useful nor idle, but unknown."""
+    return [
+        f"lost: {trace.file}: nothing of the device in {counted(len(unseen), 'step')} ({named(list(unseen))}): "
+        "not judged"
+        for trace in chosen
+        if (unseen := rows[trace.file].unseen)
+    ]
 
 
 def _late(document: dict[str, Any], found: Arrivals | None) -> tuple[int, ...]:

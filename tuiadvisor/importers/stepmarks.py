@@ -29,9 +29,13 @@ def numbered(marked: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int
     numbers = [int(one[1]) for one in found if one]
     if len(numbers) < len(marks) or any(a >= b for a, b in pairwise(numbers)):
         numbers = list(range(len(marks)))
-    steps = [(number, begin, end) for number, (_, begin, end) in zip(numbers, marks, strict=True)]
-    # A mark within another one is of no step of its own.
-    return [step for at, step in enumerate(steps) if at == 0 or step[1] >= steps[at - 1][2]]
+    steps: list[tuple[int, int, int]] = []
+    for number, (_, begin, end) in zip(numbers, marks, strict=True):
+        last = steps[-1][2] if steps else begin
+        # A mark within another one is of no step of its own; rounded times of one behind another overlap a little.
+        if 2 * last <= begin + end:
+            steps.append((number, max(begin, last), end))
+    return steps
 
 
 def without_stub(steps: Sequence[tuple[str, int, int]], begun_ns: Ints) -> tuple[tuple[str, int, int], ...]:

@@ -45,6 +45,7 @@ class RankRows:
     steps: tuple[Row, ...]
     events: tuple[Row, ...]
     num_left_out: int = 0  # collectives beyond MAX_CALLS
+    unseen: tuple[int, ...] = ()  # steps in which nothing of the device is there, beside others with its work
 
 
 def rank_rows(trace: RankTrace, runs: Runs) -> RankRows:
@@ -61,6 +62,8 @@ def rank_rows(trace: RankTrace, runs: Runs) -> RankRows:
     either = cover(events.begin_ns[compute | is_comm], events.end_ns[compute | is_comm])
     passed = _Borders(events) if on_device else None
     shown = runs.seen | (frozenset({"comm_exposed"}) if is_comm.any() else frozenset())
+    begins = np.sort(events.begin_ns)
+    unseen: list[int] = []
     step_rows: list[Row] = []
     event_rows: list[Row] = []
     for number, begin, end in steps:
@@ -76,11 +79,21 @@ def rank_rows(trace: RankTrace, runs: Runs) -> RankRows:
             row["comm_exposed_ns"] = int(exposed.sum())
             row["observed"] |= 1 << PHASES.index("comm_exposed")
         row["flags"] = int(StepFlag.DETAIL) | (0 if on_device else int(StepFlag.NO_SYNC))
+        if on_device and not _has_work(begins, device):
+            unseen.append(number)
+            continue
         step_rows.append(tuple(row.get(name, UNKNOWN) for name in STEP_COLUMNS))
         if on_device:
             event_rows += _spans(number, _Parts(borders, device, names, exposed), shown)
     calls = _collectives(trace, steps)
-    return RankRows(tuple(step_rows), (*event_rows, *calls[:MAX_CALLS]), max(len(calls) - MAX_CALLS, 0))
+    num_beyond = max(len(calls) - MAX_CALLS, 0)
+    return RankRows(tuple(step_rows), (*event_rows, *calls[:MAX_CALLS]), num_beyond, tuple(unseen))
+
+
+def _has_work(begins: Ints, device: Ints) -> bool:
+    """Whether anything began on the device within a step, by its own clock. begins: of all its events, in order."""
+    first, last = np.searchsorted(begins, device[[0, -1]])
+    return bool(last > first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,16 +194,7 @@ def _outside(clocks: Clocks) -> _Cut:
             spent_ns -= life.first_other_ns
             if former is None:
                 cut.first_s = (life.first_ns - life.first_other_ns) * NS
-        if clocks.change is not None:
-            is_last = life is clocks.lives[-1]
-            begun_ns = life.end_ns - spent_ns
-            cut.before_s += (
-                max(min(clocks.change[0], life.end_ns) - begun_ns, 0) * NS if is_last else spent_ns * NS
-            )
-            before = min(max(clocks.change[1] - life.first_step, 0), life.num_steps)
-            cut.num_before += max(before - life.num_steps + num_steps, 0) if is_last else num_steps
-        cut.steps_s += max(spent_ns, 0) * NS
-        cut.num_steps += num_steps
+        _add_steps(cut, clocks, life, spent_ns, num_steps)
         former = life
     cut.startup_s = cut.parts.get("startup") if cut.from_start else None
     num_failed = _num_failed_starts(clocks)
@@ -217,6 +208,30 @@ def _outside(clocks: Clocks) -> _Cut:
         cut.add("hang" if clocks.hangs else "not_judged", hang_s)
         cut.add("not_judged", after_s - hang_s)
     return cut
+
+
+def _add_steps(cut: _Cut, clocks: Clocks, life: Life, spent_ns: int, num_steps: int) -> None:
+    """The time of a life's steps; where steps are not there, theirs is not known."""
+    lost_ns, num_lost = _in_gaps(life, None)
+    if clocks.change is not None and life is not clocks.lives[-1]:
+        cut.before_s += max(spent_ns - lost_ns, 0) * NS
+        cut.num_before += max(num_steps - num_lost, 0)
+    elif clocks.change is not None:
+        lost_before_ns, num_lost_before = _in_gaps(life, clocks.change[0])
+        before_ns = min(clocks.change[0], life.end_ns) - (life.end_ns - spent_ns)
+        cut.before_s += max(before_ns - lost_before_ns, 0) * NS
+        before = min(max(clocks.change[1] - life.first_step, 0), life.num_steps)
+        cut.num_before += max(before - life.num_steps + num_steps - num_lost_before, 0)
+    cut.add("not_judged", lost_ns * NS)
+    cut.steps_s += max(spent_ns - lost_ns, 0) * NS
+    cut.num_steps += max(num_steps - num_lost, 0)
+
+
+def _in_gaps(life: Life, until_ns: int | None) -> tuple[int, int]:
+    """(nanoseconds, steps) of which no record is there, until a moment: what they went into nobody saw."""
+    until_ns = life.end_ns if until_ns is None else until_ns
+    lost_ns = sum(max(min(end, until_ns) - begin, 0) for begin, end, _ in life.gaps)
+    return lost_ns, sum(num for _, end, num in life.gaps if end <= until_ns)
 
 
 def _num_failed_starts(clocks: Clocks) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Ints
 
 MAX_LIVES: Final = 256  # more are a damaged recording: the last takes what comes
+MAX_GAPS: Final = 256  # of a life: beyond them, steps that are not there count as the others
 NO_TIME: Final = 0.1  # of a step: less time than this for one that is not there is none
 _RANK, _STEP, _BEGIN, _END, _OTHER = (
     FOLDED.index(name) for name in ("rank", "step", "begin_ns", "end_ns", "other_ns")
@@ -42,6 +43,7 @@ class Life:
     num_skipped: int = (
         0  # numbers between two records for which there is no time: a trace of some steps, laid end to end
     )
+    gaps: tuple[tuple[int, int, int], ...] = ()  # begin, end, number of steps that are not there
 
     @property
     def num_steps(self) -> int:
@@ -86,6 +88,7 @@ class WallTime:
                 last_step=int(rows[_STEP, -1]),
                 pauses_ns=pauses,
                 num_skipped=last.num_skipped + int(_skipped(rows, last).sum()),
+                gaps=_with_gaps(rows, last),
             )
         else:
             self._take_one_by_one(rows, host)
@@ -107,7 +110,10 @@ class WallTime:
                     for total, at in zip(last.pauses_ns, _PAUSES.values(), strict=True)
                 )
                 num = last.num_skipped + int(_skipped(np.array(row)[:, None], last).sum())
-                self.lives[-1] = replace(last, end_ns=end, last_step=step, pauses_ns=pauses, num_skipped=num)
+                gaps = _with_gaps(np.array(row)[:, None], last)
+                self.lives[-1] = replace(
+                    last, end_ns=end, last_step=step, pauses_ns=pauses, num_skipped=num, gaps=gaps
+                )
 
     @staticmethod
     def _is_new(last: Life, host: str, begin: int, step: int) -> bool:
@@ -118,8 +124,21 @@ def _skipped(rows: Ints, last: Life) -> Ints:
     """Before each row the numbers that are missing and would have taken less than a tenth of its length each."""
     begin, end, step = rows[_BEGIN], rows[_END], rows[_STEP]
     missing = np.diff(step, prepend=last.last_step) - 1
-    gap = begin - np.concatenate(([last.end_ns], end[:-1]))
+    gap = begin - _ends_before(rows, last)
     return np.where(gap < missing * NO_TIME * (end - begin), missing, 0)
+
+
+def _ends_before(rows: Ints, last: Life) -> Ints:
+    return np.concatenate(([last.end_ns], rows[_END, :-1]))
+
+
+def _with_gaps(rows: Ints, last: Life) -> tuple[tuple[int, int, int], ...]:
+    """The life's gaps with those before each row: steps that took their time, and of which nothing is there."""
+    missing = np.diff(rows[_STEP], prepend=last.last_step) - 1 - _skipped(rows, last)
+    ended = _ends_before(rows, last)
+    at = np.flatnonzero((missing > 0) & (rows[_BEGIN] > ended))[: MAX_GAPS - len(last.gaps)]
+    found = zip(ended[at].tolist(), rows[_BEGIN, at].tolist(), missing[at].tolist(), strict=True)
+    return (*last.gaps, *found)
 
 
 def _goes_on(rows: Ints, last: Life) -> bool:

@@ -139,9 +139,9 @@ def arrivals(
     blame = partial(_blame, common, _alone(common, table), unseen=unseen, complete=complete)
     found = blame(table, num_steps=num_steps)
     if found.varies:
-        by_half = [blame(half, num_steps=num_steps // 2).culprits for half in _halves(table)]
-        if all(by_half) and by_half[0] != by_half[1]:
-            found = replace(found, because=_in_turn(*by_half, found.waits_share))
+        first, second = (blame(half, num_steps=num_steps // 2).culprits for half in _halves(table))
+        if first and second and first != second:
+            found = replace(found, because=_in_turn(first, second, found.waits_share))
     return replace(found, num_left_out=num_left_out)
 
 
