@@ -314,9 +314,9 @@ def _arrivals(
             name: Calls(c.begin_ns, c.end_ns, c.hidden_ns) for name, c in trace.comm.items() if all_wait(name)
         }
         members |= {name: c.members for name, c in trace.comm.items() if c.members}
-    all_usable = len(usable) == len({trace.rank for trace in folder.traces})
-    complete = None if world is None and not missing and all_usable else not missing and all_usable
-    found = arrivals(calls, members, complete, min(len(trace.steps) for trace in usable))
+    more = len(usable) < len(folder.traces)  # of no known rank, or of one that has several
+    complete = not missing if missing or world or more else None
+    found = arrivals(calls, members, complete, min(len(trace.steps) for trace in usable), more=more)
     return replace(found, because=IN_PAIRS) if between_neighbours(folder.traces) else found
 
 

@@ -115,11 +115,14 @@ def arrivals(
     members: Mapping[str, tuple[int, ...]],
     complete: bool | None,
     num_steps: int = 0,
+    *,
+    more: bool = False,
 ) -> Arrivals:
     """Align, match and blame. members: ranks of each collective's group where known.
 
     complete: whether all ranks were recorded; None: the traces do not say how many there are.
     num_steps: of the recorded time, 0 where nothing marks them: then each call is taken for one.
+    more: whether traces are there that are not among these calls.
     """
     common = common_clock(calls)
     if common is None or len(calls) - list(common.why_not.values()).count(SILENT) < 2:
@@ -129,7 +132,7 @@ def arrivals(
         return _nobody(calls, common, because)
     if len(common.clocks) < 2:
         return _nobody(calls, common, next(why for why in common.why_not.values() if why != SILENT))
-    matched = _matched(common, members, complete=bool(complete), num_steps=num_steps)
+    matched = _matched(common, members, complete=bool(complete) and not more, num_steps=num_steps)
     table, num_left_out = _ending_together(matched)
     if table.begin_MR.shape[0] < MIN_MATCHES:
         together = (" and ends together", " and end together") if num_left_out else ("", "")
