@@ -293,6 +293,22 @@ def test_events_without_a_usable_time_are_dropped_and_counted(tmp_path: Path, da
     assert ["rank0.json: 1 device event without a usable time, dropped"] == document["losses"]
 
 
+def test_of_a_name_as_long_as_a_file_only_its_beginning_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patterns run over each name, and what they found is kept with it."""
+    lengths = []
+
+    def kind(name: str, _category: str, _arguments: dict[str, Any]) -> int:
+        lengths.append(len(name))
+        return 0
+
+    monkeypatch.setattr("tuiadvisor.importers.trace_columns.kind_of", kind)
+    trace(tmp_path / "rank0.json", [event("k" * 100_000, 5, 1), event("gemm", 9, 1)], 0, 1)
+    assert 2 == kineto_document(tmp_path)["per_rank"][0]["gpu_events"]
+    assert [4096, 4] == lengths
+
+
 def test_odd_events_are_harmless(tmp_path: Path) -> None:
     """Wrong types everywhere: nothing is believed, nothing fails."""
     odd: list[Any] = [

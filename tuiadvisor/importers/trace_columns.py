@@ -46,6 +46,7 @@ MAX_RANK: Final = 1 << 20  # ten times the largest job there was; ranks without 
 MAX_STEPS: Final = 100_000
 MAX_KERNEL_NAMES: Final = 20_000  # of different names; those beyond are one
 MAX_NAME: Final = 160
+LONGEST_NAME: Final = 4096  # of a kernel's, what is looked at: one of 60 MB took its reader a minute
 OTHER_NAMES: Final = "(other names)"
 MAX_THREADS: Final = 10_000
 MAX_CALLED: Final = 100
@@ -171,7 +172,7 @@ class TraceColumns:
         if begin is None or dur is None or dur < 0:
             self.num_dropped += 1
             return
-        name, arguments = str(event.get("name", "")), _arguments(event)
+        name, arguments = str(event.get("name", ""))[:LONGEST_NAME], _arguments(event)
         kind = kind_of(name, category, arguments)
         collective = -1
         if kind in (COMM, COMM_GUESSED):
