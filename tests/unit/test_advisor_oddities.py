@@ -216,6 +216,75 @@ def test_a_job_that_is_suspended_is_told_with_what_lets_it_go_on() -> None:
     assert {"stopped"} == {row.held for row in view.ranks}
 
 
+def ended_after(
+    seconds: float,
+    state: str,
+    detail: str,
+    phases: dict[int, str] | None = None,
+    **of_rank: dict[int, object],
+) -> RunView:
+    """The view of a job whose four processes end so after `seconds` in which nothing moved."""
+    job = Job()
+    last_s = 1.0 + 0.02 * job.num_steps
+    values: dict[str, dict[int, object]] = {
+        "phase": dict(phases or {0: "backward", 1: "data_wait", 2: "backward", 3: "backward"}),
+        "phase_since_ns": dict.fromkeys(range(4), round(last_s * 1e9)),
+        "step": dict.fromkeys(range(4), job.num_steps),
+        **of_rank,
+    }
+    end = {
+        "state": dict.fromkeys(range(4), state),
+        "detail": dict.fromkeys(range(4), detail),
+        "step": values["step"],
+    }
+    stood = status(job, 90, last_s + seconds, **values)
+    return folded([*frames(job), stood, status(job, 91, last_s + seconds + 1, **end)]).view()
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "then"),
+    [
+        ("killed", "killed by SIGTERM after step 200", ""),
+        (
+            "killed",
+            "killed by SIGABRT after step 200",
+            "; then rank 0 was killed by SIGABRT after step 200 (3 more ranks ended with it)",
+        ),
+        (
+            "exited",
+            "exited with code 1 after step 200",
+            "; then rank 0 exited with code 1 after step 200 (3 more ranks ended with it)",
+        ),
+    ],
+)
+def test_whoever_ends_a_job_that_hangs_does_not_make_it_one_that_worked(
+    state: str, detail: str, then: str
+) -> None:
+    """By hand, by NCCL's watchdog, by an error of a collective: the recording of the night says that it hung."""
+    view = ended_after(40.0, state, detail)
+    assert [("critical", (1,), "data_wait")] == hangs(view)
+    assert "hang" == view.verdict.decision
+    sentence = "Stalled: no step for 40 s until it was ended: ranks 0, 2 and 3 wait for rank 1"
+    assert view.verdict.sentence.startswith(sentence)
+    assert view.verdict.sentence.endswith(f"{then}.")
+    assert view.stall is not None
+    assert "" == view.stall.command, "there is no process any more"
+    assert [state] * 4 == [row.state for row in view.ranks]
+    assert {""} == {row.held for row in view.ranks}
+    (hang,) = [one for one in view.findings if one.id == "hang"]
+    assert "tuiadvisor stacks" not in [action.command for action in hang.actions]
+
+
+def test_a_job_that_was_ended_while_it_worked_did_not_hang() -> None:
+    """Nor one that finished, whatever it did last, nor one of which a rank went first and the others waited for it."""
+    assert [] == hangs(ended_after(1.0, "killed", "killed by SIGTERM after step 200"))
+    assert [] == hangs(ended_after(90.0, "exited", "after step 200"))
+    last_s = 1.0 + 0.02 * Job().num_steps
+    since: dict[int, object] = dict.fromkeys(range(4), round(last_s * 1e9))
+    since[1] = round((last_s + 39) * 1e9)
+    assert [] == hangs(ended_after(40.0, "killed", "killed by SIGKILL after step 200", phase_since_ns=since))
+
+
 def test_a_killed_rank_is_the_one_the_others_wait_for() -> None:
     """Its phase is unknown, its end is not."""
     states: dict[int, object] = {2: "killed"}

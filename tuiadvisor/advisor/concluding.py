@@ -20,7 +20,7 @@ from tuiadvisor.advisor.detail.threads_beside import (
     data_s_in,
 )
 from tuiadvisor.advisor.judge.findings import Judged, find, find_standstill
-from tuiadvisor.advisor.judge.hang import measured_of, no_step, stall, standing
+from tuiadvisor.advisor.judge.hang import is_over, measured_of, no_step, stall, standing
 from tuiadvisor.advisor.judge.imports import (
     in_words_of_a_trace,
     is_part,
@@ -66,9 +66,12 @@ class Concluded(NamedTuple):
     stalled: Stall | None
     died: tuple[str, ...]
     no_step: NoStep | None  # where that is no hang; None where there are steps, or one of the above is said
+    is_over: bool  # every process of the job has ended
 
     def verdict(self, waiting: Restart | None) -> Verdict:
         """What is said first: of a job that stands or has lost ranks, that. waiting: the newest restart."""
+        if self.hang and self.is_over:
+            return stands_still(self.hang[0], self.died)
         first = with_deaths(stands_still(self.hang[0]) if self.hang else self.found, self.died)
         return with_restart(first, waiting)
 
@@ -103,7 +106,7 @@ def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: b
         found = replace(found, may_hide=True)
     if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
         judged = _without_final(judged)
-    return Concluded(judged, found, hang, stalled, died, waits)
+    return Concluded(judged, found, hang, stalled, died, waits, is_over(intake.roster))
 
 
 def why_undecided(found: Verdict, seen: Seen, *, is_whole: bool) -> str:

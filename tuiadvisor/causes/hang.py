@@ -29,8 +29,10 @@ RULE: Final = "hang"
 WORTH_SAYING_S: Final = 1.0  # of a phase of the step under way
 
 
-def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | None) -> Measured:
-    """host_of: rank -> its host, of every rank that was heard of."""
+def measured(
+    found: Standstill, host_of: Mapping[int, str], world_size: int | None, *, is_over: bool
+) -> Measured:
+    """host_of: rank -> its host, of every rank that was heard of. is_over: its processes were ended meanwhile."""
     return Measured(
         "standstill",
         values={
@@ -40,6 +42,7 @@ def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | No
             "is_still_stopped": int(found.thread == "stopped"),
             "is_still_computing": int(found.thread == COMPUTING),
             "is_still_dumped": int(found.is_dumped),
+            "is_still_over": int(is_over),
             "still_since": found.step,
         },
         ranks=found.missing,
@@ -160,6 +163,7 @@ standstill still_words text who waits, for whom, where and since which step
 standstill still_since steps job step at which the ranks hang
 standstill is_still_stopped flag 1 if they are stopped by a signal or a debugger
 standstill is_still_dumped flag 1 if flight-recorder dumps alone tell of it, and so neither since when nor in which step
+standstill is_still_over flag 1 if the processes of all ranks were ended while nothing moved
 standstill is_still_computing flag 1 if the training threads of those the others wait for use their cores
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """,

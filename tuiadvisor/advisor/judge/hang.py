@@ -39,6 +39,7 @@ from tuiadvisor.metrics.hang.detection import (
 )
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
+from tuiadvisor.views.deaths import WITH_CODE
 from tuiadvisor.views.stall import NoStep, Stall, StalledCollective
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     imported = roster.header.imported
     if imported is not None:
         return _dumped(roster) if imported.kind == OF_DUMPS else None
-    if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
+    if any((facts.still_s or 0.0) < MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None  # one that moves is enough, and most often the first of thousands does
     places = _places(roster, store)
     if not places:
@@ -95,7 +96,7 @@ def _dumped(roster: Roster) -> Standstill | None:
 
 def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep | None:
     """Of a job that makes no step and is not seen to hang; else None."""
-    if not any(_was_live(facts) and (facts.still_s or 0.0) >= MIN_STILL_S for facts in roster.ranks.values()):
+    if not any((facts.still_s or 0.0) >= MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None
     places, longest_s = _places(roster, store), _longest_step_s(table, roster)
     if gone := departure(places, longest_s):
@@ -109,6 +110,7 @@ def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep
 
 def _places(roster: Roster, store: StepStore) -> list[RankNow]:
     """Where each rank is; empty where what some of them do now is not known."""
+    standing_ranks = _standing_ranks(roster)
     answers = _answers(roster)
     evaluating = {answer.rank for answer in answers if answer.evaluates}
     offsets, last = store.job_offsets(), store.last_job_steps()
@@ -117,14 +119,14 @@ def _places(roster: Roster, store: StepStore) -> list[RankNow]:
     for _, facts in sorted(roster.ranks.items()):
         if facts.source in silent:
             return []  # what its ranks do now is not known
-        has_ended = facts.state in ENDED
+        has_ended = facts.state in ENDED and facts.rank not in standing_ranks
         own_step = facts.step if has_ended else facts.still_step
         step = None
         if own_step is not None and facts.rank in offsets:
             step = own_step + offsets[facts.rank]
         if has_ended and facts.rank in last:  # its ring was read once more after it was last heard
             step = max(step or 0, last[facts.rank])
-        state = "live" if _was_live(facts) else facts.state
+        state = "live" if facts.rank in standing_ranks else facts.state
         places.append(
             RankNow(
                 facts.rank,
@@ -155,19 +157,20 @@ def _with_recorders(found: Standstill, roster: Roster, places: Sequence[RankNow]
 
 def _answers(roster: Roster) -> tuple[Asked, ...]:
     """Of this standstill."""
-    return roster.recorder_answers.of([facts for facts in roster.ranks.values() if _was_live(facts)])
+    return roster.recorder_answers.of(list(_standing_ranks(roster).values()))
 
 
 def measured_of(found: Standstill, roster: Roster) -> Measured:
     """What the rule is judged on."""
     host_of = {rank: facts.host for rank, facts in roster.ranks.items()}
-    return measured(found, host_of, roster.world_size())
+    return measured(found, host_of, roster.world_size(), is_over=is_over(roster))
 
 
 def stall(found: Standstill, roster: Roster) -> Stall:
     """What an alert says of it."""
     named = [roster.ranks[rank] for rank in found.missing if rank in roster.ranks]
-    return _said(found, named, has_several_hosts=len(roster.hosts_of_ranks()) > 1)
+    told = _said(found, named, has_several_hosts=len(roster.hosts_of_ranks()) > 1)
+    return replace(told, command="") if is_over(roster) else told  # there is no process any more
 
 
 def _said(found: Standstill, named: Sequence[RankFacts], *, has_several_hosts: bool) -> Stall:
@@ -240,7 +243,9 @@ def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow,
         return rows
     waiting, missing = set(found.waiting), set(found.missing)
     return tuple(
-        replace(row, held="waits")
+        replace(row, is_outlier=row.rank in missing)
+        if row.state in ENDED  # how it ended is what is known of it now
+        else replace(row, held="waits")
         if row.rank in waiting
         else replace(row, held=found.held, is_outlier=True)
         if row.rank in missing and found.held != "gone"
@@ -253,9 +258,25 @@ def _on_device(facts: RankFacts) -> bool:
     return facts.texts.get("device", "cpu") != "cpu"
 
 
-def _was_live(facts: RankFacts) -> bool:
-    """A probe that was taken out of a standing rank leaves the rank as it was."""
-    return facts.state in {"live", "detached"} and facts.still_phase is not None
+def _standing_ranks(roster: Roster) -> dict[int, RankFacts]:
+    """Those whose place was known when they were last heard alive, and that may stand there still.
+
+    A probe that was taken out of a standing rank leaves the rank as it was. Of a job all of whose processes were ended
+    it is where they stood until then: whoever ends a job that hangs does not make it one that worked.
+    """
+    known = {rank: facts for rank, facts in roster.ranks.items() if facts.still_phase is not None}
+    if is_over(roster):
+        was_ended = all(
+            rank in known and (facts.state == "killed" or WITH_CODE in facts.detail)
+            for rank, facts in roster.ranks.items()
+        )
+        return known if was_ended else {}
+    return {rank: facts for rank, facts in known.items() if facts.state in {"live", "detached"}}
+
+
+def is_over(roster: Roster) -> bool:
+    """Whether every process of the job has ended."""
+    return bool(roster.ranks) and all(facts.state in ENDED for facts in roster.ranks.values())
 
 
 def _longest_step_s(table: StepTable | None, roster: Roster) -> float | None:

@@ -341,11 +341,12 @@ def _remark(entry: Judged) -> bool:
     return cause is not None and cause.is_remark
 
 
-def stands_still(hang: Judged) -> Verdict:
-    """While nothing moves, no step can be made faster."""
+def stands_still(hang: Judged, died: tuple[str, ...] = ()) -> Verdict:
+    """While nothing moves, no step can be made faster. died: of `deaths`, where its ranks did so standing."""
+    then = f"; then {in_short(died)}" if died else ""
     return Verdict(
         decision=cast("DecisionWord", hang.rule.decision),
-        sentence=f"Stalled: {hang.headline}.",
+        sentence=f"Stalled: {hang.headline}{then}.",
         finding=hang.finding.id,
         pattern=hang.finding.pattern,
         speedup=None,

@@ -95,8 +95,9 @@ class Overview(Page):
 
 
 def _verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
-    """Return the verdict, or nothing while the banner above says who holds the job up."""
-    return [] if view.stall is not None else sections.verdict(view, width, max_rows)
+    """Return the verdict, or nothing while the banner above says who holds the job up; one that is over has none."""
+    has_banner = view.stall is not None and (not view.ended or view.stall.for_s is None)
+    return [] if has_banner else sections.verdict(view, width, max_rows)
 
 
 def _narrow(
