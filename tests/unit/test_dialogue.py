@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,8 +12,11 @@ from synthetic_run import Fault, Job, final_view
 from test_tui_navigator import Keyboard
 
 from tuiadvisor.app.advising import GuidedAdvice, judged
+from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.session import whys
+from tuiadvisor.session.answers import checked_answer
 from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
 from tuiadvisor.session.evidence import facts
@@ -401,7 +405,7 @@ def test_n_where_no_yes_or_no_is_asked_says_what_is() -> None:
     number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(
         one.id for one in QUESTIONS if one.id != "remaining_steps"))  # fmt: skip
     for session, words in (
-        (number, "n: no question of yes or no: enter, then type it"),
+        (number, "n: this question is not answered by yes or no: enter, then type it"),
         (held((STALLED,), {}), "nothing is asked"),
     ):
         keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(session, "")))
@@ -527,6 +531,83 @@ def test_what_is_typed_is_nothing_until_there_is_something() -> None:
     assert [] == answers_of(keyboard)
     keyboard.press("N", *"64 ", "enter")
     assert [Answer(OTHER_SIZE, "64")] == answers_of(keyboard)
+
+
+def test_what_is_no_answer_stays_to_be_mended() -> None:
+    """It closed the input, its reason was cut off at 80 columns, and the digits typed next went to other screens."""
+    number = held((LATE,), {"remaining_steps": 1e6}, skipped=tuple(
+        one.id for one in QUESTIONS if one.id != "effort_hours"))  # fmt: skip
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(number, "")))
+    text = keyboard.press("d", "enter", *"4 d", "enter")
+    assert "'4 d' is no number of hours" in text
+    assert "answer 4 d" in text
+    assert [] == answers_of(keyboard)
+    text = keyboard.press("backspace")
+    assert "is no number" not in text
+    assert "hours; esc stops" in text
+    keyboard.press("h", "enter")
+    assert [Answer("effort_hours", "4 h")] == answers_of(keyboard)
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [("4 h", 4.0), ("4h", 4.0), ("4 hours", 4.0), ("1,200", 1200.0), ("200k", 2e5), ("1.5", 1.5)],
+)
+def test_a_number_may_be_typed_as_it_is_said(said: str, number: float) -> None:
+    (hours,) = [one for one in QUESTIONS if one.id == "effort_hours"]
+    assert number == checked_answer(hours, said)
+
+
+@pytest.mark.parametrize("said", ["4 d", "30 min", "2,5", "1,2000", "4 h h", "h", "-4", "nan", ""])
+def test_another_unit_or_half_a_number_is_none(said: str) -> None:
+    """A comma that parts no thousands may be a decimal one: it is not guessed."""
+    (hours,) = [one for one in QUESTIONS if one.id == "effort_hours"]
+    with pytest.raises(TuiadvisorError, match="is no number of hours"):
+        checked_answer(hours, said)
+
+
+def test_yes_typed_for_a_number_names_the_question() -> None:
+    """It said "no question of yes or no", which is about the key."""
+    number = held((LATE,), {"remaining_steps": 1e6}, skipped=tuple(
+        one.id for one in QUESTIONS if one.id != "effort_hours"))  # fmt: skip
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(number, "")))
+    keyboard.press("d")
+    assert "this question is not answered by yes or no: enter, then type it" in keyboard.press("y")
+
+
+def test_of_a_job_that_hangs_no_other_losses_cause_is_listed() -> None:
+    """It listed what its last steps lost, links and switches, and the hang last with a weight of 0."""
+    other = next(one for one in LATE.view.findings if one.id == "straggler")
+    stalled = replace(STALLED.view, findings=(*STALLED.view.findings, other))
+    dialogue = held((Recorded("hang", stalled),), {}).dialogue
+    assert "hang" == dialogue.decision
+    assert () == dialogue.causes
+    assert "causes by weight" not in shown(guided(held((Recorded("hang", stalled),), {}), ""))
+
+
+def test_of_a_job_that_hung_and_was_ended_nobody_waits_that_it_moves() -> None:
+    over = replace(
+        STALLED.view,
+        ended="all ranks ended, 4 of 4 killed",
+        ranks=tuple(replace(row, state="killed") for row in STALLED.view.ranks),
+    )
+    session = held((Recorded("hang", over),), {})
+    assert "The job hung: nothing else can be decided of it." == session.dialogue.why_over
+    assert session.decision.why.endswith("nothing else can be decided of a job that hung")
+
+
+def test_without_an_answer_the_one_change_is_what_the_overview_says_first() -> None:
+    """Of a rank without loader workers the overview said to give it some, the dialogue to look at its data.
+
+    The answer that moves "too few loader workers" to the first place leaves it there, the other one takes it away.
+    """
+    recording = Path(__file__).parents[1] / "recordings" / "h200" / "data-ahead.tuirec"
+    late = Recorded("late", whole_view(str(recording), NOTHING_GIVEN))
+    first = late.view.findings[0].actions[0].text
+    assert "DataLoader worker processes" in first
+    for answers, change in (({}, first), ({"storage_at_ceiling": "no"}, first)):
+        assert change == held((late,), dict(answers)).dialogue.change
+    assert first != held((late,), {"storage_at_ceiling": "yes"}).dialogue.change
 
 
 def test_where_nothing_is_asked_no_key_answers() -> None:

@@ -219,7 +219,8 @@ def test_a_recording_of_nothing_about_hosts_measures_no_answer() -> None:
 
 def test_every_mark_of_an_answer_is_in_an_action_of_a_rule() -> None:
     """Marks are words of actions: an action reworded would silence an answer without a sound."""
-    texts = [action.text for rule in load_catalog() for action in rule.actions]
+    said_by = [said for rule in load_catalog() for said in (rule, *rule.variants)]
+    texts = [action.text for said in said_by for action in said.actions or ()]
     marks = [(one.id, mark[1:]) for one in QUESTIONS for said in one.favours.values() for mark in said]
     assert marks
     dead = [

@@ -44,7 +44,7 @@ def _checked(question: Question, text: str) -> str | float:
     try:
         return checked_answer(question, text)
     except TuiadvisorError as error:
-        raise TuiadvisorError(f"{question.ask} {str(error).removeprefix(f'{question.id}: ')}") from None
+        raise TuiadvisorError(f"{str(error).removeprefix(f'{question.id}: ')}: {question.ask}") from None
 
 
 def judged(shown: FeedState) -> tuple[bool, str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.small_file import read_small
@@ -20,9 +21,26 @@ if TYPE_CHECKING:
 
     from tuiadvisor_rules.questions import Question
 
+
+class _Asks(Protocol):
+    """What an answer has to fit."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def choices(self) -> tuple[str, ...]: ...
+    @property
+    def unit(self) -> str: ...
+
+
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_TEXT: Final = 400
 LARGEST: Final = 1e12
+# A comma only where it parts thousands: 2,5 is no 25.
+SAID: Final = re.compile(r"(?P<digits>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?(?P<word>[A-Za-z]*)")
+TIMES: Final = {"k": "e3", "M": "e6"}
 WORDS: Final = {"y": "yes", "n": "no", "true": "yes", "false": "no", "yes": "yes", "no": "no"}
 
 
@@ -51,10 +69,10 @@ def checked_answers(table: Mapping[str, object], questions: tuple[Question, ...]
     return {name: checked_answer(by_id[name], value) for name, value in table.items()}
 
 
-def checked_answer(question: Question, value: object) -> str | float:
-    """One answer as its question wants it."""
+def checked_answer(question: _Asks, value: object) -> str | float:
+    """One answer as its question wants it; a number also as it is said: "4 h", "200,000", "200k"."""
     if question.kind == "number":
-        number = _number(value)
+        number = _number(_plain(value, question.unit) if isinstance(value, str) else value)
         if number is None:
             raise TuiadvisorError(f"{question.id}: {str(value)[:40]!r} is no number of {question.unit}")
         return number
@@ -69,6 +87,18 @@ def checked_answer(question: Question, value: object) -> str | float:
     if not text or len(text) > MAX_TEXT or not text.isprintable():
         raise TuiadvisorError(f"{question.id}: one printable line of at most {MAX_TEXT} characters")
     return text
+
+
+def _plain(text: str, unit: str) -> str:
+    """Without the separators of thousands and the unit asked for; any other unit stays and makes it no number."""
+    said = SAID.fullmatch(text.strip())
+    if said is None:
+        return text
+    digits, word = said["digits"].replace(",", ""), said["word"]
+    if word in TIMES:
+        return f"{digits}{TIMES[word]}"
+    is_unit = unit.partition(" ")[0].startswith(word.lower())
+    return digits if is_unit else text
 
 
 def _number(value: object) -> float | None:

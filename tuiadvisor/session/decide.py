@@ -73,6 +73,7 @@ class Case:
     wanted: Wanted | None = None  # a size that was asked for and not measured
     is_imported: bool = False  # from a trace or a log of what is over
     hang: str = ""  # who waits for whom; "" while steps complete
+    is_over: bool = False  # its processes have ended
     unpriced: Unpriced | None = None  # never beside a prospect
     fewer: Fewer | None = None  # by bounds of this run, where no other size was measured
     not_more: NotMore | None = None  # by the same bounds
@@ -149,7 +150,7 @@ def _decided(case: Case) -> Decision:
     if case.result_as_good_now:
         return _ended(case)
     if case.hang:
-        until = "of a job that hung" if case.is_imported else "until it moves again"
+        until = "of a job that hung" if case.is_imported or case.is_over else "until it moves again"
         return Decision("hang", f"{case.hang.rstrip('.')}; nothing else can be decided {until}")
     if not case.enough or case.step_s is None:
         why = case.why_undecided or "too few steady steps were seen"

@@ -151,7 +151,7 @@ def _asked(question: Question, material: Material, recording: str) -> Asked:
 def _stands(material: Material) -> tuple[Kind, str]:
     """The decision, and the ONE change that follows."""
     decision = decide(material.case)
-    if any(one.id == HANG for one in material.run.findings) or decision.decision == "tune":
+    if _hangs(material) or decision.decision == "tune":
         return decision.decision, first_change(material)
     if not material.case.enough:
         return decision.decision, "none before more steps were recorded"
@@ -277,8 +277,13 @@ def _separates(question: Question, intent: Intent, answers: Answers, gather: Gat
 
 
 def _why_over(material: Material, worth: list[Question], num_answers: int, num_skipped: int) -> str:
-    if any(one.id == HANG for one in material.run.findings):
-        return "The job hangs: nothing else can be decided until it moves again."
+    if _hangs(material):
+        over = material.run.is_over or material.run.is_imported
+        return (
+            "The job hung: nothing else can be decided of it."
+            if over
+            else "The job hangs: nothing else can be decided until it moves again."
+        )
     if material.case.result_as_good_now:
         return "The result is as good if the run ends today: nothing is left to change."
     if not material.run.enough:
@@ -291,8 +296,17 @@ def _why_over(material: Material, worth: list[Question], num_answers: int, num_s
     return "" if worth else "No further answer would change the decision, the change or the first cause."
 
 
+def _hangs(material: Material) -> bool:
+    return any(one.id == HANG for one in material.run.findings)
+
+
 def _causes(material: Material, was: Material | None) -> tuple[Cause, ...]:
-    """Before the last answer; where none was given, before the stacks of a rank were looked at."""
+    """Before the last answer; where none was given, before the stacks of a rank were looked at.
+
+    None of a job that hangs: what its steps lost until then is not why it stands.
+    """
+    if _hangs(material):
+        return ()
     if was is None and material.run.look is not None:
         was = replace(material, run=replace(material.run, look=None))
     now, before = _weights(material), {} if was is None else _weights(was)

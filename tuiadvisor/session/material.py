@@ -135,6 +135,7 @@ def gather(
         hang=next((one.message for one in run.findings if one.id == HANG), ""),
         why_undecided=run.why_undecided,
         is_imported=run.is_imported,
+        is_over=run.is_over,
         on_device_clock=run.on_device_clock,
         step_s=run.step_s,
         step_slack=run.step_slack,

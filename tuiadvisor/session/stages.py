@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.session.answers import checked_answer
 from tuiadvisor.session.conclusions import CONCLUSIONS, EVIDENCE
 from tuiadvisor.session.material import ANSWERS_OF_INTENT
 
@@ -43,6 +45,14 @@ class Asked:
     meaning: str
     suggests: str | None
     measure: str
+
+    def refusal(self, typed: str) -> str:
+        """Why this is no answer to it; "" where it is one."""
+        try:
+            checked_answer(self, typed)
+        except TuiadvisorError as error:
+            return str(error).removeprefix(f"{self.id}: ")
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

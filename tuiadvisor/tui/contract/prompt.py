@@ -27,6 +27,8 @@ class Prompt:
     change: Callable[[str], None] | None = None  # after each key: what is typed so far
     drop: Callable[[], None] | None = None  # escape
     move: Callable[[int], None] | None = None  # up and down, where they choose among something
+    refuses: Callable[[str], str] | None = None  # why this is not taken; "" where it is
+    refused: str = ""  # why what is typed was not taken: it stays to be mended
 
     def key(self, key: str, character: str | None) -> bool:
         """Take a key; returns whether the text changed."""
@@ -39,6 +41,8 @@ class Prompt:
             self.typed = self.typed.rstrip().rpartition(" ")[0]
         elif character and character.isprintable():
             self.insert(character)
+        if self.typed != before:
+            self.refused = ""
         return self.typed != before
 
     def insert(self, text: str) -> None:

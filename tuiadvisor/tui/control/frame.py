@@ -332,11 +332,12 @@ def footer(table: CommandTable, state: FeedState, page: Page, width: int, *, mes
     return replace(_over(Line(tuple(spans)), Line(tuple(tail)), width), spots=tuple(spots))
 
 
-def prompt(question: str, typed: str, hint: str, width: int) -> Line:
-    """Return the row in which something is typed."""
+def prompt(question: str, typed: str, hint: str, width: int, refused: str = "") -> Line:
+    """Return the row in which something is typed; refused: why it was not taken, in place of the hint."""
     head: list[Span] = [(f" {question} ", "key"), (clean(typed), "header_strong"), ("▏", "header_strong")]
     room = width - length(head) - 2
-    tail: list[Span] = [(fit(hint, room).rstrip(), "header_dim")] if room > 8 else []
+    shown, role = (refused, "warn") if refused else (hint, "header_dim")
+    tail: list[Span] = [(fit(clean(shown), room).rstrip(), role)] if room > 8 else []
     return _over(Line(tuple(head)), Line(tuple(tail)), width)
 
 

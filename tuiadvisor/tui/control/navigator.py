@@ -185,7 +185,7 @@ class Navigator:
     def _footer(self, width: int) -> Line:
         asked = self.asking.prompt
         if asked is not None:
-            return frame.prompt(asked.question, asked.typed, asked.hint, width)
+            return frame.prompt(asked.question, asked.typed, asked.hint, width, asked.refused)
         if self.message and self.clock() > self.message_until_s:
             self.message = ""
         return frame.footer(

@@ -44,10 +44,14 @@ class Prompts:
                 self.prompt.change(self.prompt.typed)
 
     def close(self, *, keep: bool) -> None:
-        """End the prompt; keep: do what was typed, else take it back."""
-        prompt, self.prompt = self.prompt, None
+        """End the prompt; keep: do what was typed, else take it back. What is refused stays open to be mended."""
+        prompt = self.prompt
         if prompt is None:
             return
+        if keep and prompt.refuses is not None and (why := prompt.refuses(prompt.typed)):
+            prompt.refused = why
+            return
+        self.prompt = None
         if keep:
             prompt.keep(prompt.typed)
         elif prompt.drop is not None:

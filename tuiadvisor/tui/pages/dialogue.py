@@ -16,7 +16,8 @@ from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
-from tuiadvisor.tui.pages.guidance import answer_hint, answer_text, typed_answer
+from tuiadvisor.tui.pages.guidance import answer_hint, answer_text, refusal_of, typed_answer
+from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
     from tuiadvisor.session.dialogue import Cause, Dialogue
@@ -79,7 +80,7 @@ def answer(place: Place, word: str) -> None:
         if typed.strip():
             place.shell.ask(Answer(question.id, typed_answer(question, typed)))
 
-    place.ask_for(Prompt("answer", f"{answer_hint(asked)}; esc stops", keep))
+    place.ask_for(Prompt("answer", f"{answer_hint(asked)}; esc stops", keep, refuses=refusal_of(asked)))
 
 
 def take_back(place: Place, name: str) -> None:
@@ -143,7 +144,7 @@ class DialoguePage(Page):
             return "nothing is asked now"
         if asked is not None and command.name in YES_AND_NO and asked.kind != "yes_no":
             how = "up and down choose, enter answers" if asked.kind == "choice" else "enter, then type it"
-            return f"no question of yes or no: {how}"
+            return f"this question is not answered by yes or no: {how}"
         return super().refusal(command, state)
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002
@@ -157,9 +158,9 @@ class DialoguePage(Page):
         foot = _foot(found, room)
         if width >= WIDE:
             left = room * 55 // 100
-            body = beside(self._asked(found, left), left, _causes(found.causes, room - left - 3), 3)
+            body = beside(self._asked(found, left), left, _causes(found, room - left - 3), 3)
         else:
-            body = [*self._asked(found, room), *_causes(found.causes, room)]
+            body = [*self._asked(found, room), *_causes(found, room)]
         if held is not None and held.judged:
             foot += [line((text, "dim")) for text in wrap(f"judged: {held.judged}", room)]
         rows = [*body, BLANK, *foot]
@@ -190,12 +191,14 @@ class DialoguePage(Page):
         return [*rows, *bullet("to find out:", asked.measure, width, "dim")]
 
 
-def _causes(causes: tuple[Cause, ...], width: int) -> list[Line]:
+def _causes(found: Dialogue, width: int) -> list[Line]:
+    if found.decision == HANG:
+        return []  # why it stands is not among what its steps lost until then
     rows = [rule("causes by weight", width, "before → now")]
     rows += [line((text, "dim")) for text in wrap(WEIGHTS, width)]
-    if not causes:
+    if not found.causes:
         return [*rows, line(("no finding whose cause is open", "dim"))]
-    for cause in causes[:MAX_CAUSES]:
+    for cause in found.causes[:MAX_CAUSES]:
         before = "" if cause.before is None else f"{text_of.weight(cause.before)} → "
         glyph, role = _moved(cause)
         weight = fit(f"{before}{text_of.weight(cause.now)}", WEIGHT_WIDTH - 2, "right")

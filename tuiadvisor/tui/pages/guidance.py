@@ -17,6 +17,8 @@ from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.session.stages import Asked, Stage
     from tuiadvisor.text.line import Target
@@ -54,7 +56,9 @@ def ask_question(place: Place) -> None:
         typed = "" if asked.answer is None else str(asked.answer)
         empty = "empty skips it" if asked.answer is None else "empty takes it back"
         hint = f"{answer_hint(asked)}; {empty}, esc stops"
-        place.ask_for(Prompt("answer", hint, lambda text: send_answer(place, text), typed))
+        place.ask_for(
+            Prompt("answer", hint, lambda text: send_answer(place, text), typed, refuses=refusal_of(asked))
+        )
 
 
 def send_answer(place: Place, typed: str) -> None:
@@ -313,3 +317,8 @@ def typed_answer(asked: Asked, typed: str) -> str:
         place = int(text)
         return asked.choices[place - 1] if 1 <= place <= len(asked.choices) else text
     return text
+
+
+def refusal_of(asked: Asked) -> Callable[[str], str]:
+    """Why what was typed is no answer to this question: it stays on the screen to be mended; nothing typed skips."""
+    return lambda typed: asked.refusal(typed_answer(asked, typed)) if typed.strip() else ""
