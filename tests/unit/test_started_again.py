@@ -82,6 +82,31 @@ def test_nothing_else_is(view: RunView, found: FoundTraining) -> None:
     assert said(view, found) == ""
 
 
+def test_the_same_file_name_in_another_folder_is_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three people train a train.py on one machine: whose run ended was offered another one's."""
+    folders = {501: "/home/me/job", 901: "/home/you/job", 951: "/home/me/job"}
+    monkeypatch.setattr(started_again, "working_folder", lambda pid: folders.get(pid, ""))
+    lives = replace(over(), ended="", ranks=tuple(replace(row, host="here") for row in over().ranks))
+    offered = []
+    for pid in (901, 951):
+        again = StartedAgain(lambda pid=pid: ([training(pid)], 0))
+        again.sentence(lives, "here")
+        again.sentence(over(), "here")
+        again.wait()
+        offered.append(again.sentence(over(), "here"))
+    assert offered == ["", "train.py trains here again (2 ranks): tuiadvisor watch --pid 950"]
+
+
+def test_one_that_ran_beside_it_is_not_its_next_run() -> None:
+    found = training(901)
+    view = replace(over(), run=replace(over().run, started_wall_s=1_000.0))
+    begun = [
+        replace(found, ranks=tuple(replace(rank, start_wall_ns=int(at * 1e9)) for rank in found.ranks))
+        for at in (900.0, 1_100.0)
+    ]
+    assert [bool(said(view, one)) for one in begun] == [False, True]
+
+
 def test_one_that_is_watched_already_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(started_again, "mapped_rings", lambda _pid: ("ring",))
     assert said(over(), training(901)) == ""

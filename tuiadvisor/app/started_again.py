@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent.discovery import trainings
+from tuiadvisor.agent.procfs import working_folder
 from tuiadvisor.agent.session import mapped_rings
 from tuiadvisor.log import Logger
 from tuiadvisor.shellword import shell_word
@@ -41,6 +42,7 @@ class StartedAgain:
     ) -> None:
         """kept: file of the run that has ended; the next one is kept too, for only then are the two compared."""
         self._kept = kept
+        self._folder = ""  # in which its ranks work; "" while it was not seen
         self._look = look
         self._clock_s = clock_s
         self._due_s = 0.0
@@ -49,7 +51,10 @@ class StartedAgain:
 
     def sentence(self, view: RunView | None, host: str) -> str:
         """What runs again and how to watch it; "" while nothing does. host: this one's name."""
-        if view is None or not view.ended or host not in view.run.hosts or not view.run.label:
+        if view is None or host not in view.run.hosts or not view.run.label:
+            return ""
+        if not view.ended:
+            self._note_folder(view, host)
             return ""
         now_s = self._clock_s()
         is_looking = self._thread is not None and self._thread.is_alive()
@@ -57,7 +62,10 @@ class StartedAgain:
             self._due_s = now_s + LOOK_EVERY_S
             former = frozenset(row.pid for row in view.ranks if row.pid is not None)
             self._thread = threading.Thread(
-                target=self._search, args=(view.run.label, former), name="tuiadvisor-again", daemon=True
+                target=self._search,
+                args=(view.run.label, view.run.started_wall_s, former),
+                name="tuiadvisor-again",
+                daemon=True,
             )
             self._thread.start()
         return self._found
@@ -67,9 +75,24 @@ class StartedAgain:
         if self._thread is not None:
             self._thread.join()
 
-    def _search(self, label: str, former: frozenset[int]) -> None:
+    def _note_folder(self, view: RunView, host: str) -> None:
+        """A train.py of another folder is another job, and only a process that runs tells its folder."""
+        if not self._folder:
+            pids = (row.pid for row in view.ranks if row.host == host and row.pid is not None)
+            self._folder = next(filter(None, map(working_folder, pids)), "")
+
+    def _search(self, label: str, started_s: float | None, former: frozenset[int]) -> None:
         try:
-            found = next((one for one in self._look()[0] if _is_next(one, label, former)), None)
+            found = next(
+                (
+                    one
+                    for one in self._look()[0]
+                    if _is_next(one, label, former)
+                    and _is_later(one, started_s)
+                    and (not self._folder or self._folder == working_folder(one.ranks[0].pid))
+                ),
+                None,
+            )
         except Exception:  # looking is a courtesy
             logger.exception("looking for the next run failed")
             return
@@ -101,3 +124,9 @@ def _is_next(training: FoundTraining, label: str, former: frozenset[int]) -> boo
         and former.isdisjoint(rank.pid for rank in training.ranks)
         and not any(mapped_rings(rank.pid) for rank in training.ranks)
     )
+
+
+def _is_later(training: FoundTraining, started_s: float | None) -> bool:
+    """Whether it began after that moment, where both are known: one that ran beside it is not its next run."""
+    start_ns = training.ranks[0].start_wall_ns
+    return started_s is None or start_ns is None or start_ns / 1e9 > started_s
