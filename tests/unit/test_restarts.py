@@ -201,3 +201,28 @@ def test_a_count_that_begins_anew_goes_on_from_the_former_process() -> None:
         wait.take({"mono_ns": second * SECONDS, "ranks": [{"rank": 0, "run_delay_s": told_s}]})
     assert wait.shares([0], 4.0, [5 * SECONDS]) == [pytest.approx(0.5)]
     assert wait.shares([0], 4.0) == [pytest.approx(0.5)]
+
+
+def test_a_restart_that_comes_to_nothing_does_not_hide_what_ended_the_job() -> None:
+    """Rank 1 failed, the launcher started anew, and that ended too: it was told as a run to tune and no more."""
+    end = status(last_end_ns() + 20 * SECONDS, dict.fromkeys(range(4), ("exited", "")))
+    view = folded([*AGAIN, end]).view()
+    (restart,) = view.restarts
+    assert view.ended
+    assert restart.came_to_nothing
+    assert restart.waits_s is None, "nobody waits for a step of it any more"
+    was = folded(BEFORE).view().verdict
+    assert view.verdict.sentence.startswith(
+        "Rank 1 was killed by SIGKILL after step 99 (3 more ranks ended with it); started anew, they ended before "
+        "their first step. Of the steps until then: Tune: "
+    )
+    assert view.verdict.decision == was.decision == "tune"
+
+
+def test_a_restart_that_went_on_is_over_by_the_end() -> None:
+    """Steps of the new processes, and then a regular end: nothing of it stands in the verdict."""
+    view = folded(
+        [*AGAIN, SECOND, status(last_end_ns() + 60 * SECONDS, dict.fromkeys(range(4), ("exited", "")))]
+    ).view()
+    assert not view.restarts[-1].came_to_nothing
+    assert "started anew" not in view.verdict.sentence

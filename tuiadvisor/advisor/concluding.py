@@ -37,6 +37,7 @@ from tuiadvisor.advisor.judge.verdict import (
     unseen_device,
     verdict,
     with_deaths,
+    with_failed_restart,
     with_no_step,
     with_priorities,
     with_restart,
@@ -72,6 +73,8 @@ class Concluded(NamedTuple):
         """What is said first: of a job that stands or has lost ranks, that. waiting: the newest restart."""
         if self.hang and self.is_over:
             return stands_still(self.hang[0], self.died)
+        if waiting is not None and waiting.came_to_nothing:
+            return with_failed_restart(self.found, waiting, self.died)
         first = with_deaths(stands_still(self.hang[0]) if self.hang else self.found, self.died)
         return with_restart(first, waiting)
 

@@ -125,7 +125,11 @@ class Advisor(Intake):
         probe = probe_work(diagnosis, seen.table, self.roster.ranks.values(), seen.devices)
         over = ended(self.roster)
         begun = restarts(
-            self.roster, self.store, steps[1] if steps else None, with_now=steps is None and not over
+            self.roster,
+            self.store,
+            steps[1] if steps else None,
+            with_now=steps is None,
+            is_over=bool(over),
         )
         cards = stack_cards(self.roster.stack_looks.newest_first()) if steps is None else ()
         return RunView(

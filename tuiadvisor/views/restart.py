@@ -17,4 +17,7 @@ class Restart:
     ranks: tuple[int, ...]  # ascending
     how_ended: str  # what is known of the end of those before: "rank 1 was killed by SIGKILL"; "": nothing
     began_wall_s: float  # when the first of the new processes started, since 1970
-    waits_s: float | None  # how long the new ones have been running without a step; None: they have made one
+    waits_s: (
+        float | None
+    )  # how long the new ones have been running without a step; None: they have made one, or ended
+    came_to_nothing: bool = False  # the new ones ended before their first step, and with them the run

@@ -20,11 +20,15 @@ MAX_ASKED: Final = 256  # ranks of a restart that are asked whether they have ma
 
 
 def restarts(
-    roster: Roster, store: StepStore, until_step: int | None, *, with_now: bool
+    roster: Roster, store: StepStore, until_step: int | None, *, with_now: bool, is_over: bool
 ) -> tuple[Restart, ...]:
-    """Those after steps up to until_step, oldest first; with_now: also whether the last of them has made a step yet."""
+    """Those after steps up to until_step, oldest first; with_now: also whether the last of them has made a step yet.
+
+    is_over: the run has ended, so it makes none any more.
+    """
     began = roster.restarts.began
     newest = began[-1] if began and with_now else None
+    waits_s = None if newest is None else _waits_s(newest, roster, store)
     return tuple(
         Restart(
             number=roster.restarts.num_begun - len(began) + place,
@@ -32,7 +36,8 @@ def restarts(
             ranks=tuple(sorted(one.ranks)),
             how_ended=one.how_ended,
             began_wall_s=one.start_wall_ns / 1e9,
-            waits_s=_waits_s(one, roster, store) if one is newest else None,
+            waits_s=waits_s if one is newest and not is_over else None,
+            came_to_nothing=one is newest and is_over and waits_s is not None,
         )
         for place, one in enumerate(began, 1)
         if until_step is None or one.after_step is None or one.after_step <= until_step

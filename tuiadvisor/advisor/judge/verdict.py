@@ -402,6 +402,16 @@ def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
     return replace(_undecided(HANG_IS_OPEN), sentence=sentence, may_hide=True)
 
 
+def with_failed_restart(found: Verdict, restart: Restart, died: tuple[str, ...]) -> Verdict:
+    """The verdict of a run whose new processes ended before their first step: what ended the former ones is said first.
+
+    died: of `deaths`, what is known of the end of the new ones.
+    """
+    how = restart.how_ended or "the ranks ended"
+    then = f": {in_short(died)}" if died else ""
+    return with_deaths(found, (f"{how}; started anew, they ended before their first step{then}",))
+
+
 def after_the_end(found: Verdict) -> Verdict:
     """What a job can be asked that has ended: nothing until it runs again."""
     again = f"{LINES_SHOWN} when it runs again"
