@@ -178,13 +178,13 @@ def test_a_lower_priority_waits_for_no_steps() -> None:
 )
 def test_who_yields_is_told_by_the_many(nices: list[int], named: dict[int, int]) -> None:
     """Half of the ranks at most: of more it is the others that are the exception."""
-    found = lower_priorities([OffCore(nice=float(nice)) for nice in nices])
+    found = lower_priorities(list(map(float, nices)))
     assert named == {row: told.others for row, told in found.items()}
 
 
 def test_of_whom_the_nice_value_is_unknown_nobody_is_compared_with() -> None:
     """An older agent on another host tells none."""
-    assert {} == lower_priorities([OffCore(nice=0.0), OffCore(nice=19.0), OffCore()])
+    assert {} == lower_priorities([0.0, 19.0, None])
 
 
 @pytest.mark.parametrize("nice", [10**9, -21, 40])
@@ -967,14 +967,13 @@ def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
     seen = CoreWait()
     for second in range(5):
         seen.take({"mono_ns": second * 10**9, "ranks": [{"rank": 0, "run_delay_s": 0.5 * second}]})
-    assert [pytest.approx(0.5), None] == seen.most_shares([0, 1], 2.0)
-    assert [pytest.approx(1.0 / 1.6)] == seen.most_shares(
-        [0], 1.6
-    )  # all of two seconds' waiting may lie in it
-    assert [None] == seen.most_shares([0], 1.0)
+    assert [pytest.approx(0.5), None] == seen.bounds([0, 1], 2.0)[1]
+    # All of two seconds' waiting may lie in it.
+    assert [pytest.approx(1.0 / 1.6)] == seen.bounds([0], 1.6)[1]
+    assert [None] == seen.bounds([0], 1.0)[1]
     # Of the half second before anybody counted it may have waited all.
-    assert [pytest.approx((2.0 + 0.5) / 4.5)] == seen.most_shares([0], 4.5)
-    assert [pytest.approx(38 / 40)] == seen.most_shares([0], 40.0)
+    assert [pytest.approx((2.0 + 0.5) / 4.5)] == seen.bounds([0], 4.5)[1]
+    assert [pytest.approx(38 / 40)] == seen.bounds([0], 40.0)[1]
     assert [True, False] == [seen.counted(0), seen.counted(1)]
 
 

@@ -49,6 +49,7 @@ from tuiadvisor.metrics.lateness.off_core import lower_priorities
 if TYPE_CHECKING:
     from tuiadvisor.advisor.assemble.seen import Seen
     from tuiadvisor.advisor.intake import Intake
+    from tuiadvisor.causes.facts import Crowd
     from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.metrics.steps.step_table import StepTable
@@ -82,7 +83,8 @@ class Concluded(NamedTuple):
 def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: bool) -> Concluded:
     """What is said of the window; with_now: also of this moment, in which the job may hang or ranks have died."""
     imported = intake.roster.header.imported
-    every = in_words_of_a_trace(_judged(intake, rules, seen, with_now=with_now), imported)
+    crowd = intake.roster.crowd(seen.diagnosis) if seen.diagnosis is not None else None
+    every = in_words_of_a_trace(_judged(intake, rules, seen, crowd, with_now=with_now), imported)
     judged = led_by_the_source(not_contradicted(every, imported), imported)
     still = standing(intake.roster, intake.store, seen.table) if with_now else None
     hang = find_standstill(measured_of(still, intake.roster), rules) if still is not None else []
@@ -90,7 +92,7 @@ def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: b
     died = deaths(intake.roster.ranks.values()) if with_now else ()
     if hang or died:  # nothing is well
         judged = hang + _without_final(judged)
-    found = _verdict(intake, judged, seen)
+    found = _verdict(intake, judged, seen, crowd)
     late = unconfirmed(every, imported)
     found = of_import(
         found,
@@ -132,16 +134,18 @@ def _is_cut(intake: Intake, seen: Seen) -> bool:
     return held is not None and looked_at is not None and held[0].num_steps > looked_at.table.num_steps
 
 
-def _judged(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: bool) -> list[Judged]:
+def _judged(
+    intake: Intake, rules: tuple[Rule, ...], seen: Seen, crowd: Crowd | None, *, with_now: bool
+) -> list[Judged]:
     """What the rules find; with_now: also in what is known of the present moment alone."""
-    if seen.diagnosis is None or not seen.diagnosis.enough:
+    if seen.diagnosis is None or crowd is None or not seen.diagnosis.enough:
         return []
     of_trace = intake.roster.header.imported or intake.roster.header.traced
     facts = Facts(
         num_missing=len(seen.missing),
         met_late=intake.roster.clocks.was_met_late(intake.roster.ranks.values()),
         cores_per_rank=intake.roster.cores_per_rank(),
-        crowd=intake.roster.crowd(seen.diagnosis),
+        crowd=crowd,
         on_device=intake.on_device,
         filling=intake.roster.memory.filling() if with_now else None,
         device=of_job(seen.devices),
@@ -168,9 +172,9 @@ def _loaders(
     return intake.loaders.held(intake.store, ranks, steps, data_s_in(host, ranks, steps), earliest)
 
 
-def _verdict(intake: Intake, judged: list[Judged], seen: Seen) -> Verdict:
+def _verdict(intake: Intake, judged: list[Judged], seen: Seen, crowd: Crowd | None) -> Verdict:
     diagnosis = seen.diagnosis
-    if diagnosis is None:
+    if diagnosis is None or crowd is None:
         return not_yet(MIN_STEADY_STEPS, any_steps=False, why_none=intake.roster.why_no_step())
     if seen.why_blind:
         return unseen_device(seen.why_blind)
@@ -187,7 +191,7 @@ def _verdict(intake: Intake, judged: list[Judged], seen: Seen) -> Verdict:
         num_not_compared,
         seen.clock,
         stages=seen.pipelines,
-        awake_share=intake.roster.crowd(diagnosis).awake_share,
+        awake_share=crowd.awake_share,
     )
     return found if diagnosis.enough else with_priorities(found, _priorities(intake, diagnosis))
 
@@ -196,7 +200,7 @@ def _priorities(intake: Intake, diagnosis: Diagnosis) -> dict[int, Priority]:
     """Of each rank that yields to others' work more than the others do."""
     table = diagnosis.table
     ends_ns = (table.last_end_ns_R + LAST_SAMPLE_NS).tolist()
-    lower = lower_priorities(intake.roster.outside.seen(table.ranks, LEAST_CROWD_S, ends_ns))
+    lower = lower_priorities(intake.roster.outside.nices(table.ranks, LEAST_CROWD_S, ends_ns))
     return {table.ranks[row]: told for row, told in lower.items()}
 
 

@@ -151,7 +151,7 @@ class Intake:
     @property
     def on_device(self) -> bool:
         """Whether any rank computes on a device that has a clock of its own."""
-        return any(fact.texts.get("device", "cpu") != "cpu" for fact in self.roster.ranks.values())
+        return self.roster.is_on_devices()
 
     def _note_bad(self, error: TuiadvisorError) -> None:
         self.num_bad_frames += 1

@@ -62,6 +62,7 @@ class Roster:
         self._num_sources = 0  # ever seen
         self._num_statuses = 0
         self._waiting: dict[int, RankFacts] = {}  # what another source than the owner says of its process
+        self._is_on_devices: bool | None = None  # None: ask the ranks
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
         self.outside = Outside(self.core_wait)
@@ -143,6 +144,14 @@ class Roster:
             return columns
         self.owners.note(np.unique(columns["rank"][others]).tolist())
         return {name: column[~others] for name, column in columns.items()}
+
+    def is_on_devices(self) -> bool:
+        """Whether any rank computes on a device. A view asks seven times, and what ranks say of it changes seldom."""
+        if self._is_on_devices is None:
+            self._is_on_devices = any(
+                fact.texts.get("device", "cpu") != "cpu" for fact in self.ranks.values()
+            )
+        return self._is_on_devices
 
     def replicas(self) -> dict[int, int]:
         """The lowest rank of the pipeline that each rank says it is in."""
@@ -261,6 +270,7 @@ class Roster:
         waiting = self._waiting.get(rank)
         if waiting is not None and waiting.source == agent.source:
             facts = self.ranks[rank] = self._waiting.pop(rank)
+            self._is_on_devices = None
         self._give(rank, agent)
         return facts
 
@@ -291,6 +301,7 @@ class Roster:
 
     def _hello(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
+        self._is_on_devices = None
         self.driver = text(payload, "driver") or self.driver
         self.placements.greet(agent.host, payload)
         self.left_out[agent.source] = left_out(payload, agent.host)

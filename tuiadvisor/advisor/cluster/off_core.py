@@ -6,7 +6,6 @@ they say why a rank that is slow in everything was not run.
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,7 +18,9 @@ from tuiadvisor.metrics.steps.arrays import finite_or_nones
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tuiadvisor.advisor.cluster.rank_samples import Until
     from tuiadvisor.advisor.cluster.run_delay import CoreWait
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 MIN_SAMPLES: Final = 4  # a look at one moment is chance
 MAX_CORES: Final = 1 << 16
@@ -55,8 +56,7 @@ class Outside:
 
     def __init__(self, core_wait: CoreWait) -> None:
         self._core_wait = core_wait
-        self._samples = RankSamples(NUM_FIELDS)
-        self._before: dict[int, tuple[float, ...]] = {}  # what the rank's former processes had counted
+        self._samples = RankSamples(NUM_FIELDS, counts=sorted(COUNTS), falls_anew=(PERIODS, LOOKS))
 
     def take(self, payload: Payload) -> None:
         """Fold one sample of a host; another clock begins anew, another process goes on where the former one was."""
@@ -77,27 +77,13 @@ class Outside:
                 _told(number(entry, "run_s")),
                 _told(_nice(integer(entry, "nice"))),
             )
-            last = self._samples.last(rank)
-            if last is not None and now_ns <= last[0]:  # another host's clock
-                self._samples.forget(rank)
-                self._before.pop(rank, None)
-                last = None
-            self._samples.add(rank, now_ns, self._gone_on(rank, last[1] if last else (), sample))
-
-    def _gone_on(self, rank: int, last: Sequence[float], sample: tuple[float, ...]) -> tuple[float, ...]:
-        """The sample with its counts on top of those of the processes that had the rank before."""
-        now = _on_top(sample, self._before.get(rank))
-        if last and (_has_fallen(last[PERIODS], now[PERIODS]) or _has_fallen(last[LOOKS], now[LOOKS])):
-            self._before[rank] = tuple(last)
-            now = _on_top(sample, self._before[rank])
-        return now
+            self._samples.add(rank, now_ns, sample)
 
     def seen(
         self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
     ) -> list[OffCore]:
         """Of each rank over its last so many seconds, as `CoreWait.shares`; the bound is of the newest ones."""
-        waits = self._core_wait.shares(ranks, last_s, until_ns)
-        most_waits = self._core_wait.most_shares(ranks, last_s, until_ns)
+        waits, most_waits = self._core_wait.bounds(ranks, last_s, until_ns)
         counted = map(self._core_wait.counted, ranks)
         return [
             OffCore(wait, *of_limit_and_stops[:-1], is_counted, most_wait, of_limit_and_stops[-1])
@@ -110,8 +96,7 @@ class Outside:
         seen = self._samples.until(ranks, until_ns) if last_s >= 0 else None
         if seen is None:
             return [NOTHING] * len(ranks)
-        begin = np.maximum(seen.num_before(last_s), seen.last + 1 - MAX_SAMPLES)
-        num = seen.last + 1 - begin
+        begin, num = _span(seen, last_s)
         counts = {field: seen.at(field, seen.last) - seen.at(field, begin) for field in COUNTS}
         num_looks, num_stopped = counts[LOOKS], counts[STOPPED_LOOKS]
         # The agent's many looks between two samples, else those of the samples; of what is unknown neither.
@@ -130,27 +115,31 @@ class Outside:
             finite_or_nones(np.where(counts[RUN_S] >= 0, counts[RUN_S] / span_s, np.nan)),
             finite_or_nones(seen.at(NICE, seen.last)),
         )
-        known = (num >= MIN_SAMPLES) & (seen.last >= 0)
         return [
             one if is_known else NOTHING
-            for one, is_known in zip(zip(*columns, strict=True), known.tolist(), strict=True)
+            for one, is_known in zip(zip(*columns, strict=True), _is_enough(seen, num).tolist(), strict=True)
         ]
+
+    def nices(
+        self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
+    ) -> list[float | None]:
+        """Of each rank the nice value alone of what `seen` tells."""
+        seen = self._samples.until(ranks, until_ns) if last_s >= 0 else None
+        if seen is None:
+            return [None] * len(ranks)
+        _, num = _span(seen, last_s)
+        return finite_or_nones(np.where(_is_enough(seen, num), seen.at(NICE, seen.last), np.nan))
+
+
+def _span(seen: Until, last_s: float) -> tuple[Ints, Ints]:
+    """(place of each rank's first sample of its last so many seconds, how many these are)."""
+    begin = np.maximum(seen.num_before(last_s), seen.last + 1 - MAX_SAMPLES)
+    return begin, seen.last + 1 - begin
+
+
+def _is_enough(seen: Until, num: Ints) -> Bools:
+    return np.asarray((num >= MIN_SAMPLES) & (seen.last >= 0))
 
 
 def _told(value: float | None) -> float:
     return UNKNOWN if value is None else float(value)
-
-
-def _on_top(sample: tuple[float, ...], before: Sequence[float] | None) -> tuple[float, ...]:
-    """before: the last sample of the former process, if there was one."""
-    if before is None:
-        return sample
-    return tuple(
-        value + (0.0 if isnan(before[field]) else before[field]) if field in COUNTS else value
-        for field, value in enumerate(sample)
-    )
-
-
-def _has_fallen(before: float, now: float) -> bool:
-    """Of a count that was above zero it counts as a fall that it is no longer told."""
-    return before > 0 and not now >= before

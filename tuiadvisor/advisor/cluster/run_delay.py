@@ -16,6 +16,8 @@ from tuiadvisor.metrics.steps.arrays import finite_or_nones
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tuiadvisor.advisor.cluster.rank_samples import Until
+
 MIN_SPAN_S: Final = 3.0  # a share from less is chance
 MIN_BOUND_S: Final = 1.5  # of less the newest sample, up to a second old, has seen next to nothing
 WAITED_S: Final = 0  # the one number of a sample: seconds waited so far
@@ -25,8 +27,7 @@ class CoreWait:
     """Mutable: feed it HOST payloads."""
 
     def __init__(self) -> None:
-        self._samples = RankSamples(1)
-        self._before_s: dict[int, float] = {}  # what the rank's former processes had waited, to be added
+        self._samples = RankSamples(1, counts=(WAITED_S,), falls_anew=(WAITED_S,))
 
     def take(self, payload: Payload) -> None:
         """Fold one sample of a host; what is not a number is left out, a clock that runs backwards begins anew.
@@ -40,15 +41,7 @@ class CoreWait:
             rank, delay_s = integer(entry, "rank"), number(entry, "run_delay_s")
             if rank is None or delay_s is None or not 0 <= rank < MAX_WATCHED_RANKS:
                 continue
-            last = self._samples.last(rank)
-            if last is not None and now_ns <= last[0]:  # another host's clock
-                self._samples.forget(rank)
-                self._before_s.pop(rank, None)
-                last = None
-            before_s = self._before_s.get(rank, 0.0)
-            if last is not None and before_s + delay_s < last[1][WAITED_S]:  # another process
-                before_s = self._before_s[rank] = last[1][WAITED_S]
-            self._samples.add(rank, now_ns, (before_s + delay_s,))
+            self._samples.add(rank, now_ns, (delay_s,))
 
     def shares(
         self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
@@ -57,33 +50,39 @@ class CoreWait:
 
         until_ns: of each rank, on its host's clock; None: until its newest sample.
         """
+        return self.bounds(ranks, last_s, until_ns)[0]
+
+    def bounds(
+        self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
+    ) -> tuple[list[float | None], list[float | None]]:
+        """`shares`, and what they can be at most, of a span too short for them; None where that is not known."""
+        nothing: list[float | None] = [None] * len(ranks)
         seen = (
             self._samples.until(ranks, until_ns) if last_s >= 0 else None
         )  # nor of a span that is no number
         if seen is None:
-            return [None] * len(ranks)
-        oldest = np.maximum(seen.num - MAX_SAMPLES, 0)
-        begin = np.clip(seen.num_before(last_s), oldest, np.maximum(seen.last, oldest))
-        span_s = seen.times_s(begin)
-        is_known = (seen.last > oldest) & (span_s >= MIN_SPAN_S)
-        waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, begin)
-        return finite_or_nones(np.where(is_known, waited_s / np.where(is_known, span_s, 1.0), np.nan))
+            return nothing, nothing
+        return _shares(seen, last_s), _most_shares(seen, last_s) if last_s >= MIN_BOUND_S else nothing
 
     def counted(self, rank: int) -> bool:
         """Whether the kernel's count of a rank is read at all."""
         return rank in self._samples
 
-    def most_shares(
-        self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
-    ) -> list[float | None]:
-        """What `shares` can be at most, of a span that is too short for it; None where even that is not known."""
-        seen = self._samples.until(ranks, until_ns) if last_s >= MIN_BOUND_S else None
-        if seen is None:
-            return [None] * len(ranks)
-        begin = seen.num_before(last_s, or_at=True) - 1  # the newest sample before it began
-        oldest = np.maximum(begin, np.maximum(seen.num - MAX_SAMPLES, 0))
-        is_known = (seen.last >= 0) & ((begin >= 0) | (seen.times_s(oldest) >= MIN_BOUND_S))
-        waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, oldest)
-        # Ranks are counted from the attach on: of what lies before the first sample it may have waited all the time.
-        unseen_s = np.where(begin >= 0, 0.0, np.maximum(last_s - seen.times_s(oldest), 0.0))
-        return finite_or_nones(np.where(is_known, np.minimum((waited_s + unseen_s) / last_s, 1.0), np.nan))
+
+def _shares(seen: Until, last_s: float) -> list[float | None]:
+    oldest = np.maximum(seen.num - MAX_SAMPLES, 0)
+    begin = np.clip(seen.num_before(last_s), oldest, np.maximum(seen.last, oldest))
+    span_s = seen.times_s(begin)
+    is_known = (seen.last > oldest) & (span_s >= MIN_SPAN_S)
+    waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, begin)
+    return finite_or_nones(np.where(is_known, waited_s / np.where(is_known, span_s, 1.0), np.nan))
+
+
+def _most_shares(seen: Until, last_s: float) -> list[float | None]:
+    begin = seen.num_before(last_s, or_at=True) - 1  # the newest sample before it began
+    oldest = np.maximum(begin, np.maximum(seen.num - MAX_SAMPLES, 0))
+    is_known = (seen.last >= 0) & ((begin >= 0) | (seen.times_s(oldest) >= MIN_BOUND_S))
+    waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, oldest)
+    # Ranks are counted from the attach on: of what lies before the first sample it may have waited all the time.
+    unseen_s = np.where(begin >= 0, 0.0, np.maximum(last_s - seen.times_s(oldest), 0.0))
+    return finite_or_nones(np.where(is_known, np.minimum((waited_s + unseen_s) / last_s, 1.0), np.nan))

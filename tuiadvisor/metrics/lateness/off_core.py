@@ -21,7 +21,7 @@ from tuiadvisor.metrics.steps.step_table import OTHER
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tuiadvisor.metrics.lateness.late_phase import Cause, HeldReason, OffCoreReason
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
@@ -119,18 +119,13 @@ class _Others:
 
     def priority(self, own: OffCore) -> Priority | None:
         """Of a rank that yields more than the typical other one; None too where that is not known of everybody."""
-        usual = self.nice.median(own.nice)
-        return (
-            Priority(int(own.nice), int(usual))
-            if own.nice is not None and usual is not None and own.nice > usual
-            else None
-        )
+        return _priority(own.nice, self.nice)
 
 
 class _Without:
     """The median of all values but one of them; None while one of the others is unknown."""
 
-    def __init__(self, values: list[float | None]) -> None:
+    def __init__(self, values: Sequence[float | None]) -> None:
         self._known = sorted(value for value in values if value is not None)
         self._num_unknown = len(values) - len(self._known)
 
@@ -166,11 +161,18 @@ def _held(row: int, seen: list[OffCore], others: _Others, span_s: float) -> Held
     return HeldRank(row, "core", own.wait, usual, surely, priority=others.priority(own))
 
 
-def lower_priorities(seen: list[OffCore]) -> dict[int, Priority]:
+def lower_priorities(nices: Sequence[float | None]) -> dict[int, Priority]:
     """By row, whoever yields to others' work more than the typical other rank; empty where that is half of them."""
-    others = _Others(seen)
-    found = {row: told for row, own in enumerate(seen) if (told := others.priority(own)) is not None}
-    return found if 2 * len(found) <= len(seen) else {}
+    if len(set(nices)) == 1:  # as of most jobs: asking each of thousands took a hundredth of a view
+        return {}
+    others = _Without(nices)
+    found = {row: told for row, own in enumerate(nices) if (told := _priority(own, others)) is not None}
+    return found if 2 * len(found) <= len(nices) else {}
+
+
+def _priority(own: float | None, others: _Without) -> Priority | None:
+    usual = others.median(own)
+    return Priority(int(own), int(usual)) if own is not None and usual is not None and own > usual else None
 
 
 def _waits_beyond(own: OffCore, others: _Others) -> float | None:
@@ -220,7 +222,7 @@ def lacks_core(work_RK: Floats, cycle_K: Floats, span_s: float, off_core: list[O
     wait_R = np.array([np.nan if one.wait is None else one.wait for one in off_core])
     if span_s < PAST_S:
         return np.zeros(wait_R.size)
-    lower = lower_priorities(off_core)
+    lower = lower_priorities([one.nice for one in off_core])
     least_R = np.array([_least_wait(span_s, lower.get(row)) for row in range(wait_R.size)])
     return surely_late(work_RK, cycle_K, wait_R, least_R, least_R)
 
