@@ -289,3 +289,18 @@ def test_a_hang_that_nobody_has_looked_into_stands_in_the_list_of_events() -> No
     (event,) = [each for each in log.events if each.kind == NO_STEP]
     assert (87, ()) == (event.step, event.ranks), "the newest step that was told of by then"
     assert event.words.startswith("all ranks are in code without a hook")
+
+
+@pytest.mark.parametrize("name", ["host-bound", "device-ahead", "healthy-synced", "hang"])
+def test_the_trend_by_the_devices_clocks_begins_with_the_run(name: str) -> None:
+    """No step was measured before the 30th: nothing is drawn there, and the ribbon does not leave it out."""
+    advisor = Advisor()
+    advisor.feed_many(frames_of(path_of(name)))
+    trend, whole = advisor.view().trend, advisor.trend_of_run()
+    assert "device" == advisor.view().clock
+    assert whole.first_step == trend.first_step
+    buckets = [place for place, step_s in enumerate(trend.step_s) if step_s is not None]
+    first_s = advisor.view().window.first_step
+    assert first_s is not None
+    assert (first_s - trend.first_step) // trend.steps_per_bucket >= buckets[0]
+    assert buckets[0] > 0 or trend.steps_per_bucket > 30

@@ -229,7 +229,7 @@ class Advisor(Intake):
         """Of the clock that is judged by."""
         found = None
         if seen.diagnosis is not None and seen.clock == "device":
-            found = of_devices(seen.diagnosis.table, self.trend, noted)
+            found = of_devices(seen.diagnosis.table, self.trend, self.store.axis_shift(), noted)
         return found or self.trend.trend(self.store.axis_shift(), noted)
 
     def _collectives(self, steps: tuple[int | None, int] | None) -> tuple[CollectiveRow, ...]:

@@ -56,9 +56,9 @@ class TrendHistory:
 
     @property
     def gap_share(self) -> float:
-        """Share of the buckets up to the newest in which no step was seen."""
+        """Share of the buckets from the first with a step to the newest in which no step was seen."""
         used = np.flatnonzero(self._counts)
-        return 1 - used.size / (int(used[-1]) + 1) if used.size else 0.0
+        return 1 - used.size / int(used[-1] - used[0] + 1) if used.size else 0.0
 
     def merge(self) -> None:
         """Each bucket stands for twice as many steps."""
@@ -97,15 +97,19 @@ def of_steps(table: StepTable, steps: tuple[int, int], marks: tuple[tuple[int, s
     return history.trend(0, tuple(mark for mark in marks if steps[0] <= mark[0] <= steps[1]))
 
 
-def of_devices(timed: StepTable, history: TrendHistory, marks: tuple[tuple[int, str], ...]) -> Trend | None:
+def of_devices(
+    timed: StepTable, history: TrendHistory, axis_shift: int, marks: tuple[tuple[int, str], ...]
+) -> Trend | None:
     """The measured steps by the devices' clocks; None where the history's buckets are long enough to be as good.
 
-    A thread that runs ahead has short steps and one that waits for all of them: only many together are as long as on
-    the device.
+    From the run's first step on, of which there may be no measure. A thread that runs ahead has short steps and one
+    that waits for all of them: only many together are as long as on the device. axis_shift: as of `TrendHistory.trend`.
     """
     if history.steps_per_bucket >= STEPS_AS_GOOD or not timed.num_steps:
         return None
     measured = TrendHistory()
+    if history.first_step is not None:
+        measured.first_step = history.first_step - axis_shift
     rank, column = np.nonzero(np.isfinite(timed.step_s_RK))
     order = np.argsort(column, kind="stable")
     steps = timed.steps_of(column[order])
