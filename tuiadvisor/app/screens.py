@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tuiadvisor.app import preferences_file
 from tuiadvisor.app.memory_trim import give_back_large_blocks
 from tuiadvisor.app.opening import OpeningDesk
+from tuiadvisor.paused_gc import collector_off, keep_for_good
 from tuiadvisor.tui.contract.desk import ListRuns
 
 if TYPE_CHECKING:
@@ -52,20 +54,28 @@ def _run(
     intro: str | None,
     on_drawn: Callable[[], None] | None = None,
 ) -> bool:
-    from tuiadvisor.tui.control.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
-
     give_back_large_blocks()
     preferred = preferences_file.current()
     if not first_page and preferred.first_screen == "runs":
         desk.command(ListRuns())
-    return run_app(
-        desk,
-        desk=desk,
-        first_page=first_page or preferred.first_screen,
-        intro=intro,
-        preferences=preferred,
-        preferences_file=str(preferences_file.path()),
-        on_drawn=on_drawn,
-        quiet=preferences_file.is_quiet(),
-        rules=preferences_file.rules,
-    )
+    with ExitStack() as until_drawn:
+        until_drawn.enter_context(collector_off())  # it took a fifteenth of the first frame's time
+        from tuiadvisor.tui.control.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
+
+        def drawn() -> None:
+            keep_for_good()
+            until_drawn.close()
+            if on_drawn is not None:
+                on_drawn()
+
+        return run_app(
+            desk,
+            desk=desk,
+            first_page=first_page or preferred.first_screen,
+            intro=intro,
+            preferences=preferred,
+            preferences_file=str(preferences_file.path()),
+            on_drawn=drawn,
+            quiet=preferences_file.is_quiet(),
+            rules=preferences_file.rules,
+        )

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError, one_line
-from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def _recorded(name: str, found: Sniffed, folder: Path) -> str:
         raise WithoutStepsError(name, found, f"{_words(found)}: {why}")
     try:
         _, run = imports.read_run(kind, found.path)
-    except NoStepsError as error:
+    except imports.NoStepsError as error:
         raise WithoutStepsError(name, found, str(error).removeprefix(f"{found.path}: ")) from None
     imports.write_imported(path, run)
     importlib.import_module("tuiadvisor.app.stand_ins").stand_in(path, name)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import GivenWork
-from tuiadvisor.session.machine import read_machine
 
 if TYPE_CHECKING:
     from tuiadvisor.events import MeasuredPeak
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
 def measured_peaks() -> tuple[MeasuredPeak, ...]:
     """Of its processor. A file that cannot be read is told where ceilings are asked for, and stops no watch."""
+    from tuiadvisor.session.machine import read_machine  # noqa: PLC0415 - not before the first frame
+
     try:
         return read_machine().peaks
     except TuiadvisorError:
