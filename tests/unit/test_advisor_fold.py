@@ -572,6 +572,29 @@ def restarted_run(*, is_told: bool) -> list[bytes]:
     return [encoded(frame) for frame in (*at(-60.0, 0), *rest[:half], *again, *rest[half:])]
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_range_over_a_restart_says_which_of_its_steps_it_has_no_figures_of(*, is_told: bool) -> None:
+    """The processes before it are held no more, as steps beyond what one view holds are; that looked like the range."""
+    view = diagnose(restarted_run(is_told=is_told), (60, 150))
+    assert view.window.first_step == 101
+    assert view.window.excluded["before_restart"] == 40
+    assert "40 of the processes before a restart" in sections.window(view)
+    whole = diagnose(restarted_run(is_told=is_told), (110, 150))
+    assert whole.window.first_step == 110
+    assert set(whole.window.excluded) <= {"partial"}
+
+
+def test_a_range_longer_than_a_view_says_so() -> None:
+    """Its last steps alone are in the figures."""
+    job = Job(num_ranks=64, num_steps=2300)
+    sequence = list(map(encoded, frames(job)))
+    view = diagnose(sequence, (100, 2299))
+    width = (view.window.last_step or 0) - (view.window.first_step or 0) + 1
+    assert width < 2200
+    assert view.window.excluded["beyond_view"] == pytest.approx(2200 - width, abs=2)
+    assert "more than one view holds" in sections.window(view)
+
+
 @pytest.mark.parametrize("steps", [(0, 99), (10, 60), (40, 95)])
 def test_steps_before_a_restart_are_those_of_the_processes_before_it(steps: tuple[int, int]) -> None:
     """Nothing there, was said, and that the recording held the first steps after it alone."""

@@ -135,7 +135,11 @@ class Advisor(Intake):
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
-            window=window(diagnosis, why_undecided(said.found, seen, is_whole=is_whole(self, seen))),
+            window=window(
+                diagnosis,
+                why_undecided(said.found, seen, is_whole=is_whole(self, seen)),
+                self._not_held(seen, steps),
+            ),
             step=seen.step,
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
@@ -207,6 +211,18 @@ class Advisor(Intake):
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
             cards=cards,
         )
+
+    def _not_held(self, seen: Seen, steps: tuple[int | None, int] | None) -> dict[str, int]:
+        """Of the steps that were chosen, how many lie before the first of which there are figures, and why."""
+        run_begins = self.trend.first_step
+        if steps is None or steps[0] is None or seen.table is None or run_begins is None:
+            return {}
+        shift, span = self.store.axis_shift(), self.store.span()
+        num = seen.table.first_step - max(steps[0], run_begins - shift)
+        is_oldest = span is not None and seen.table.first_step <= span[0] - shift
+        return {
+            "before_restart" if is_oldest and self.store.tracks.num_restarts else "beyond_view": max(num, 0)
+        }
 
     def _rows(
         self, seen: Seen, said: Concluded, last_steps: dict[int, int], *, with_now: bool

@@ -34,6 +34,8 @@ _LEFT_OUT = {
     "periodic_pause": "with a periodic pause",
     "irregular_pause": "with an irregular pause",
     "before_change": "before the change",
+    "before_restart": "of the processes before a restart",
+    "beyond_view": "more than one view holds",
     "partial": "not seen whole",
 }
 

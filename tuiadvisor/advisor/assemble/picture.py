@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +35,8 @@ from tuiadvisor.views.run_view import (
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.advisor.assemble.seen import Seen
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.advisor.steps.step_store import StepStore
@@ -88,8 +91,15 @@ def run_info(roster: Roster) -> RunInfo:
     )
 
 
-def window(diagnosis: Diagnosis | None, why_undecided: str = "") -> Window:
-    """The steps behind every number. why_undecided: why they support no verdict although they are many."""
+def window(
+    diagnosis: Diagnosis | None,
+    why_undecided: str = "",
+    not_held: Mapping[str, int] = MappingProxyType({}),
+) -> Window:
+    """The steps behind every number. why_undecided: why they support no verdict although they are many.
+
+    not_held: of the steps that were asked for, those that are held no more, by why.
+    """
     if diagnosis is None:
         return Window(None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS)
     steps = diagnosis.steady_steps
@@ -97,6 +107,7 @@ def window(diagnosis: Diagnosis | None, why_undecided: str = "") -> Window:
     before = diagnosis.num_all_steady - int(steps.size)
     if before:
         excluded["before_change"] = before
+    excluded |= {why: num for why, num in not_held.items() if num}
     return Window(
         first_step=int(steps[0]) if steps.size else None,
         last_step=int(steps[-1]) if steps.size else None,
