@@ -800,3 +800,23 @@ def test_a_beginning_does_not_creep_as_old_steps_leave_the_window() -> None:
         since(700, second, findings=False)
     assert since(739, 30.0 + 2 * GONE_S) == [(5, False)] * 2
     assert since(2600, 40.0 + 2 * GONE_S) == [(5, False)] * 2
+
+
+def test_what_was_seen_standing_did_not_begin_later() -> None:
+    """A window that begins anew for a while dates it to its own beginning: onset 376 of what stood "since step 1"."""
+    view = views.straggler()
+    (found, *others) = view.findings
+    since = replace(found, since_step=1, evidence=found.evidence | {"onset_seen": 0})
+    anew = replace(found, since_step=376, evidence=found.evidence | {"onset_seen": 1})
+    log = EventLog()
+    for second, step, now in ((20.0, 340, since), (24.0, 360, since), (30.0, 420, anew), (33.0, 500, since)):
+        log.take(at(view, second, step, findings=(now, *others)))
+    begun = [event for event in log.events if event.kind == "onset" and event.ranks == found.ranks]
+    assert [(1, True)] == [(event.step, event.by_then) for event in begun]
+    # Better known as more of its steps come: they are from before it was first seen.
+    sooner = EventLog()
+    better = replace(found, since_step=320, evidence=found.evidence | {"onset_seen": 1})
+    for second, step, now in ((20.0, 340, since), (24.0, 360, since), (30.0, 420, better)):
+        sooner.take(at(view, second, step, findings=(now, *others)))
+    begun = [event for event in sooner.events if event.kind == "onset" and event.ranks == found.ranks]
+    assert [(320, False)] == [(event.step, event.by_then) for event in begun]

@@ -63,14 +63,18 @@ class _Standing:
     last_step: int | None
     is_dated: bool  # False: it was there in the first picture after a jump, since nobody knows when
     has_settled: bool = False
+    seen_step: int | None = None  # newest step of the first picture that had it
 
     def see(self, found: Finding, now_s: float, step: int | None) -> None:
         """It is there in one more picture."""
         if SEVERITIES.index(found.severity) >= SEVERITIES.index(self.finding.severity):
             self.finding = found
         self.last_s, self.last_step = now_s, step
-        if found.onset_step is not None and not self.is_onset_seen:
-            self.first_step, self.is_onset_seen = found.onset_step, True
+        onset = found.onset_step
+        # A window that begins anew for a while dates it to its own beginning, which it stood before.
+        is_later = self.has_settled and self.seen_step is not None and (onset or 0) > self.seen_step
+        if onset is not None and not self.is_onset_seen and not is_later:
+            self.first_step, self.is_onset_seen = onset, True
 
     def ended(self, former: PastFinding | None) -> PastFinding:
         """What to keep of it; former: of the times before."""
@@ -262,9 +266,8 @@ class EventLog:
         if former is not None and first is not None and not found.onset_seen and former.last_step is not None:
             # Late in steps in which it was late before: it had not gone.
             first = former.first_step if first <= former.last_step else first
-        standing = _Standing(
-            found, number, now_s, now_s, first, found.onset_step is not None, view.last_step, is_dated
-        )
+        step, is_seen = view.last_step, found.onset_step is not None
+        standing = _Standing(found, number, now_s, now_s, first, is_seen, step, is_dated, seen_step=step)
         self._standing[key] = standing
         return standing
 
