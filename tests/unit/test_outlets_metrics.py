@@ -171,11 +171,19 @@ def alarm(name: str, *raised: dict[str, str]) -> dict[str, object]:
 
 @pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is not installed")
 @pytest.mark.parametrize("ended", [0, 1])
+@pytest.mark.parametrize(
+    ("here", "other"),
+    [
+        ({"instance": "a:9409"}, {"instance": "b:9409"}),
+        # Files of one machine, `--label run=`, come with the instance of its node_exporter.
+        ({"instance": "a:9100", "run": "1"}, {"instance": "a:9100", "run": "2"}),
+    ],
+    ids=["pages", "files"],
+)
 def test_two_trainings_of_one_script_are_told_apart_and_what_has_ended_alerts_nobody(
-    tmp_path: Path, ended: int
+    tmp_path: Path, ended: int, here: dict[str, str], other: dict[str, str]
 ) -> None:
-    """Both are `train.py`; the one at b has nothing, and is under way."""
-    here, other = {"instance": "a:9409"}, {"instance": "b:9409"}
+    """Both are `train.py`; the other one has nothing, and is under way or, where this one is not, has ended."""
     late = {"finding": "straggler", "severity": "critical", "ranks": "1", "pattern": "P1"}
     given = [
         series("straggler_loss_seconds", 0.02, rank="1", cause="data_wait", **here),
@@ -184,7 +192,7 @@ def test_two_trainings_of_one_script_are_told_apart_and_what_has_ended_alerts_no
         *(series("finding", 1, **{**late, **here, "finding": id_}) for id_ in ("straggler", "hang")),
         series("ranks", 1, state="killed", **here),
         series("ended", ended, **here),
-        series("ended", 0, **other),
+        series("ended", 1 - ended, **other),
     ]
     raised = [] if ended else [here]
     named = [{**one, "finding": "straggler", "ranks": "1"} for one in raised]

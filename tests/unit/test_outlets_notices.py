@@ -54,19 +54,37 @@ def test_each_piece_of_news_is_told_once(late: RunView) -> None:
         (late, SETTLE_S),
         (late, SETTLE_S + 1),
         (with_severity(late, "warning"), 20.0),
-        (with_severity(late, "warning"), 23.0),
-        (with_severity(late, "warning"), 24.0),
-        (calm, 25.0),
-        (calm, 24.0 + GONE_S),
+        (with_severity(late, "warning"), 20.0 + SETTLE_S),
+        (with_severity(late, "warning"), 20.0 + GONE_S),
+        (with_severity(late, "warning"), 31.0),
+        (calm, 32.0),
+        (calm, 31.0 + GONE_S),
         (calm, 60.0),
     ]
     for view, now_s in sequence:
         told += [(now_s, notice.event, notice.was) for notice in notices.look(view, now_s)]
     assert told == [
         (SETTLE_S, "opened", None),
-        (23.0, "changed", "critical"),
-        (24.0 + GONE_S, "closed", "warning"),
+        (20.0 + GONE_S, "changed", "critical"),
+        (31.0 + GONE_S, "closed", "warning"),
     ]
+
+
+def test_what_becomes_worse_is_told_sooner_than_what_becomes_better(late: RunView) -> None:
+    # A rank at the limit of two severities, as one was seen to be told "warning" and, 2.9 s later, "critical" again.
+    notices, warning = Notices(), with_severity(late, "warning")
+    told = [
+        (now_s, one.event, one.finding.severity)
+        for now_s in range(60)
+        for one in notices.look(late if now_s < 20 and now_s % 6 < 2 or now_s >= 40 else warning, float(now_s))
+    ]
+    assert told == [(4.0, "opened", "warning"), (40.0 + SETTLE_S, "changed", "critical")]
+    told = [
+        (now_s, one.event, one.finding.severity)
+        for now_s in range(60, 120)
+        for one in notices.look(warning if now_s % 9 < 8 else late, float(now_s))
+    ]
+    assert told == []
 
 
 def test_labels_of_ones_own_are_in_each_notice(late: RunView) -> None:
@@ -110,7 +128,8 @@ def test_a_command_gets_it_as_json_and_without_a_shell(late: RunView, tmp_path: 
     script = tmp_path / "tell.py"
     script.write_text(
         "import json, os, pathlib, sys\n"
-        "told = json.load(sys.stdin), os.environ['TUIADVISOR_EVENT'], sys.argv[2]\n"
+        "(line,) = sys.stdin.buffer.read().split(b'\\n')[:-1]  # whole lines: what a shell's `read` takes, or a log\n"
+        "told = json.loads(line), os.environ['TUIADVISOR_EVENT'], sys.argv[2]\n"
         "pathlib.Path(sys.argv[1]).write_text(json.dumps(told))\n"
     )
     out = tmp_path / "out put.json"

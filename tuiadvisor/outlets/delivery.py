@@ -88,7 +88,8 @@ class CommandReceiver:
                 env=environment,
                 start_new_session=True,
             ) as self._running:
-                return self._await(self._running, orjson.dumps(notice.document()))
+                # A whole line: appended to a log it is one of its own, and a shell's `read` takes it.
+                return self._await(self._running, orjson.dumps(notice.document()) + b"\n")
         except OSError as error:
             return error.strerror or "could not be started"
 

@@ -1,7 +1,8 @@
 """Which findings have opened, changed in severity or closed since the last look, each told once.
 
-In: RunViews as they come, and the time.  Out: Notices. A finding is told once it has stood for SETTLE_S, and closed
-once it has been gone for GONE_S: what flickers is no news. Remarks (severity info) are none either.
+In: RunViews as they come, and the time.  Out: Notices. A finding is told once it has stood for SETTLE_S, milder once it
+has been so for GONE_S, and closed once it has been gone for GONE_S: what flickers is no news. Remarks (severity info)
+are none either.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class Notices:
                 was = entry.severity if entry else None
                 entry = self._known[key] = _Told(found, was, now_s, now_s)
             entry.finding, entry.last_s = found, now_s
-            if entry.severity != found.severity and now_s - entry.since_s >= SETTLE_S:
+            # What was critical is over in part: it is believed as late as an end is.
+            wait_s = GONE_S if entry.severity == "critical" else SETTLE_S
+            if entry.severity != found.severity and now_s - entry.since_s >= wait_s:
                 told.append(
                     Notice(
                         "changed" if entry.severity else "opened", found, entry.severity, view, self._labels
