@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import errno
 import json
+import os
 import re
 import shutil
 import socket
@@ -18,14 +20,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from patience import PATIENCE_S
-from prometheus_client import generate_latest
+from patience import PATIENCE_S, wait_until
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.cli.options.outlets import add_outlets, outlets_of
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.outlets import page
+from tuiadvisor.outlets import outlets, page
 from tuiadvisor.outlets.metrics import (
     DEVICE_FIELDS,
     MAX_LABEL,
@@ -233,9 +235,9 @@ def test_a_label_of_ones_own_is_on_each_figure(view: RunView, tmp_path: Path) ->
     for run in ("a", "b"):
         path = tmp_path / f"{run}.prom"
         options = parser.parse_args(["--metrics-file", str(path), "--label", f"run={run}"])
-        with outlets_of(options) as outlets:
-            outlets._latest = view
-            write_file(outlets._registry, path)
+        with outlets_of(options) as told:
+            told._latest = view
+            write_file(told._registry, path)
             families = list(text_string_to_metric_families(path.read_text()))
         kept.append([(one.name, *sorted(one.labels.items())) for each in families for one in each.samples])
     assert kept[0]
@@ -281,10 +283,12 @@ def test_the_rate_of_a_run_that_has_ended_is_none(view: RunView) -> None:
     assert "tuiadvisor_steps_per_second" in names
 
 
-def fetched(url: str, **headers: str) -> tuple[int, str]:
+def fetched(url: str, *, is_head: bool = False, **headers: str) -> tuple[int, str]:
     """(status, body)."""
     asked = urllib.request.Request(
-        url, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        url,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        method="HEAD" if is_head else "GET",
     )
     try:
         with urllib.request.urlopen(asked, timeout=20) as answer:
@@ -303,6 +307,7 @@ def test_the_page_is_served_to_this_machine(view: RunView) -> None:
         assert fetched(server.url, Accept="application/openmetrics-text; version=1.0.0")[1].endswith(
             "# EOF\n"
         )
+        assert fetched(server.url, is_head=True) == (200, "")
         assert fetched(server.url.removesuffix("/metrics"))[0] == 404
         assert fetched(server.url, Host="pages.example.com")[0] == 403
     finally:
@@ -316,6 +321,7 @@ def test_with_a_token_only_its_holders_read_it(view: RunView) -> None:
     server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0, token="a-long-enough-word")
     try:
         assert fetched(server.url)[0] == 401
+        assert fetched(server.url, is_head=True) == (401, "")
         assert fetched(server.url, Authorization="Bearer a-long-enough-wort")[0] == 401
         assert fetched(server.url, Authorization="Bearer \u00e9")[0] == 401
         assert fetched(server.url, Authorization="Bearer a-long-enough-word")[0] == 200
@@ -350,6 +356,29 @@ def test_the_file_is_whole_and_goes_with_the_session(view: RunView, tmp_path: Pa
         assert path.stat().st_mode & 0o777 == 0o644
         assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
     assert not path.exists()
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_renewed_goes(
+    view: RunView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills up: figures of the past would be read as those of now, for as long as the session lasts."""
+    path, is_full = tmp_path / "run.prom", True
+    monkeypatch.setattr(outlets, "FILE_S", 0.01)
+
+    def written(registry: CollectorRegistry, to: Path) -> None:
+        if is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_file(registry, to)
+
+    with Outlets(Wishes(file=path)) as told:
+        monkeypatch.setattr(outlets, "write_file", written)
+        assert path.exists()
+        told.follow(lambda: view)
+        wait_until(lambda: not path.exists(), "a file that goes")
+        is_full = False
+        wait_until(path.exists, "a file that is back")
+    assert told.said == [f"--metrics-file {path}: No space left on device"]
 
 
 def test_a_file_of_the_users_is_never_overwritten(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -151,7 +152,11 @@ class Outlets:
         try:
             write_file(self._registry, path)
         except OSError as error:
+            if not self._file_failure:
+                logger.warning("the metrics' file cannot be written: %s", error.strerror)
             self._file_failure = f"--metrics-file {path}: {error.strerror}"
+            with suppress(OSError):
+                path.unlink(missing_ok=True)  # what it says is of the past, and would be read as of now
 
 
 def _is_ours(path: Path) -> bool:

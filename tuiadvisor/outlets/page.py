@@ -174,10 +174,18 @@ class _Handler(BaseHTTPRequestHandler):
         body = encode(self.server.registry)
         self.send_response(200)
         self.send_header("Content-Type", kind)
+        self._answer(body)
+        return None
+
+    def do_HEAD(self) -> None:
+        """What a look at the page alone asks for (`curl -I`): all but the page."""
+        self.do_GET()
+
+    def _answer(self, body: bytes) -> None:
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
-        return None
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def _is_asked_for_here(self) -> bool:
         """By a name of this machine: a web page elsewhere may have its own name point here."""
@@ -190,8 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         if code == 401:
             self.send_header("WWW-Authenticate", "Bearer")
         self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.end_headers()
-        self.wfile.write(f"{why}\n".encode())
+        self._answer(f"{why}\n".encode())
 
     def log_message(self, *args: Any) -> None:
         """Into our log, not onto the terminal."""
