@@ -16,3 +16,8 @@ def __getattr__(name: str) -> object:
 
         return getattr(importlib.import_module("tuiadvisor.api"), name)
     raise AttributeError(f"module 'tuiadvisor' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What completion offers: the Python interface, loaded or not, and none of the modules behind it."""
+    return sorted([*_FROM_PYTHON, *(name for name in globals() if name.startswith("__"))])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import html
 import logging
+import operator
 import threading
 import time
 from contextlib import ExitStack
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tuiadvisor.app.live_feed import LiveFeed
+    from tuiadvisor.app.live_session import Session, Visit
     from tuiadvisor.events import GivenWork
     from tuiadvisor.views.run_view import Finding, RunView, Verdict
 
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("tuiadvisor")
 FRAME_HEIGHT: Final = 640  # pixels of a report in a notebook
 LOOK_S: Final = 0.2
+HOW_TO_WATCH: Final = "with tuiadvisor.watch(...) as live: ... attaches, and takes the probes out at its end"
 
 
 class Run:
@@ -113,9 +117,8 @@ class Run:
         return arrow_table(partial(_reading, self.recording), name)
 
     def _repr_html_(self) -> str:
-        """The report in a frame of its own: its styles stay inside, and nothing in it runs."""
-        inside = html.escape(self.report(), quote=True)
-        return f'<iframe sandbox="" srcdoc="{inside}" width="100%" height="{FRAME_HEIGHT}" style="border:0"></iframe>'
+        """The report in a frame."""
+        return _framed(self.report())
 
     def __repr__(self) -> str:
         """The verdict in one line."""
@@ -176,9 +179,11 @@ class LiveRun:
     def __init__(
         self, pids: Sequence[int], output: StrPath | None, on_finding: Callable[[dict[str, Any]], None] | None
     ) -> None:
-        self._arguments = [f"--pid={pid}" for pid in pids]
+        self._arguments = [f"--pid={_process(pid)}" for pid in pids]
         self._arguments += [] if output is None else [f"--output={output}"]
         self._on_finding = on_finding
+        self._session: Session | Visit | None = None
+        self._feed: LiveFeed | None = None
         self._stack = ExitStack()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -206,19 +211,45 @@ class LiveRun:
     @property
     def view(self) -> RunView | None:
         """The newest view; None before the first frame."""
-        return self._feed.latest().view
+        return None if self._feed is None else self._feed.latest().view
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The decision at this moment, or why there is none yet; None before the first frame."""
+        return None if self.view is None else self.view.decided
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those that are open at this moment, the surest and costliest first."""
+        return () if self.view is None else self.view.findings
 
     def wait(self, timeout_s: float = 60.0) -> Verdict | None:
         """Until there is a decision; None where there is none after so long, or the ranks have ended before."""
+        session, feed = self._session, self._feed
+        if session is None or feed is None:
+            raise TuiadvisorError(f"nothing is watched yet: {HOW_TO_WATCH}")
         deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s and not self._session.agent_ended():
-            if self._feed.failure is not None:
-                raise self._feed.failure
+        while time.monotonic() < deadline_s and not session.agent_ended():
+            if feed.failure is not None:
+                raise feed.failure
             view = self.view
             if view is not None and view.decided.decision is not None:
                 return view.decided
             time.sleep(LOOK_S)
         return None
+
+    def _repr_html_(self) -> str:
+        """The report of what was seen so far, in a frame."""
+        view = self.view
+        if view is None:
+            return html.escape(repr(self))
+        name = view.run.label or "training"
+        return _framed(html_report([Dossier(name, view)], None, f"tuiadvisor {__version__}"))
+
+    def __repr__(self) -> str:
+        """The verdict in one line."""
+        view = self.view
+        return f"<tuiadvisor.LiveRun: {'nothing seen yet' if view is None else view.decided.sentence}>"
 
     def _begin_telling(self) -> None:
         if self._on_finding is not None:
@@ -250,6 +281,21 @@ def watch(
     finding opens, changes severity or closes; what it raises is logged by the logger `tuiadvisor`.
     """
     return LiveRun(pids, output, on_finding)
+
+
+def _process(pid: int) -> int:
+    try:
+        return operator.index(pid)
+    except TypeError:
+        raise TuiadvisorError(
+            f"{pid!r}: no process; give the number of each: tuiadvisor.watch(4711, 4712)"
+        ) from None
+
+
+def _framed(page: str) -> str:
+    """A report in a frame of its own: its styles stay inside, and nothing in it runs."""
+    inside = html.escape(page, quote=True)
+    return f'<iframe sandbox="" srcdoc="{inside}" width="100%" height="{FRAME_HEIGHT}" style="border:0"></iframe>'
 
 
 def _path(run: StrPath | Run) -> str:

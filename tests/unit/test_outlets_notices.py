@@ -77,7 +77,7 @@ def test_what_becomes_worse_is_told_sooner_than_what_becomes_better(late: RunVie
         (now_s, one.event, one.finding.severity)
         for now_s in range(60)
         for one in notices.look(
-            late if now_s < 20 and now_s % 6 < 2 or now_s >= 40 else warning, float(now_s)
+            late if (now_s < 20 and now_s % 6 < 2) or now_s >= 40 else warning, float(now_s)
         )
     ]
     assert told == [(4.0, "opened", "warning"), (40.0 + SETTLE_S, "changed", "critical")]

@@ -114,6 +114,44 @@ def test_mistakes_are_one_line(folder: Path) -> None:
         tuiadvisor.nothing_of_this_name  # noqa: B018
 
 
+@pytest.mark.parametrize("pid", [[123], "abc", None, 1.5])
+def test_what_is_no_process_to_watch_is_one_line(pid: object) -> None:
+    with pytest.raises(TuiadvisorError, match=r"no process; .*watch\(4711, 4712\)") as refused:
+        tuiadvisor.watch(pid)  # type: ignore[arg-type]
+    assert repr(pid) in str(refused.value)
+
+
+def test_a_training_that_is_not_watched_yet_says_so() -> None:
+    live = tuiadvisor.watch(4711)
+    assert (live.view, live.verdict, live.findings) == (None, None, ())
+    assert "nothing seen yet" in repr(live)
+    assert "nothing seen yet" in live._repr_html_()
+    with pytest.raises(TuiadvisorError, match=r"with tuiadvisor\.watch"):
+        live.wait(1.0)
+
+
+def test_in_a_notebook_a_live_run_is_its_report_as_far_as_it_is() -> None:
+    live, late = tuiadvisor.watch(), final_view(Job(faults=(Fault("backward", (2,), 8 * MS),)))
+    live._feed = _Feed(late)  # type: ignore[assignment]
+    assert live.verdict == late.decided
+    assert live.findings == late.findings
+    assert repr(live) == f"<tuiadvisor.LiveRun: {late.decided.sentence}>"
+    parser = _Frames()
+    parser.feed(live._repr_html_())
+    ((tag, attributes),) = parser.tags
+    assert (tag, attributes["sandbox"]) == ("iframe", "")
+    assert "rank 2" in (attributes["srcdoc"] or "")
+
+
+def test_the_package_names_its_interface_and_nothing_else() -> None:
+    """What completion offers after `tuiadvisor.`, with and without types: not the modules behind it."""
+    offered = {name for name in dir(tuiadvisor) if not name.startswith("_")}
+    stub = (Path(tuiadvisor.__file__).parent / "__init__.pyi").read_text()
+    (named,) = re.findall(r"__all__ = \[(.*?)\]", stub, re.DOTALL)
+    assert offered == set(re.findall(r'"(\w+)"', named)) - {"__version__"}
+    assert all(getattr(tuiadvisor, name) is not None for name in offered)
+
+
 def test_the_page_does_what_it_says(folder: Path) -> None:
     """Each block in order, in one namespace, but for what needs a training."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
