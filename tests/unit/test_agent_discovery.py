@@ -16,7 +16,7 @@ from tuiadvisor.agent.discovery import (
     label_of,
     trainings,
 )
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import SeveralTrainingsError, TuiadvisorError
 from tuiadvisor.events import RankState
 
 TORCHRUN = ["/venv/bin/python", "/venv/bin/torchrun", "--nproc-per-node", "2", "train.py"]
@@ -338,6 +338,18 @@ def test_several_trainings_are_listed_with_a_pid_to_choose(machine: Machine) -> 
     expected = "2 trainings run here: train.py in /exp/a, 2 ranks (--pid 100); train.py in /exp/b, 2 ranks (--pid 200);"
     assert str(error.value).startswith(expected)
     assert [process.pid for process in find_ranks([200])] == [210, 211]
+
+
+def test_an_agent_on_a_node_says_where_one_of_several_trainings_is_named(machine: Machine) -> None:
+    """`--hosts` takes no `--pid`, so that a node's line may not ask for one."""
+    with pytest.raises(NoRanksError) as none:
+        RankFinder().first()
+    assert "--pid" not in str(none.value)
+    add_torchrun(machine, 100, run="job1")
+    add_torchrun(machine, 200, run="job2", port=29501)
+    with pytest.raises(SeveralTrainingsError) as several:
+        RankFinder().first()
+    assert str(several.value).endswith("; name one with --pid in a command on that machine itself")
 
 
 def test_a_rank_of_another_user_is_none_of_the_training(machine: Machine) -> None:

@@ -143,4 +143,9 @@ def test_what_does_not_go_together_is_one_line(capsys: pytest.CaptureFixture[str
     assert command(["doctor", "--hosts", "a", "--slurm", "1"]) == 2
     assert command(["doctor", "--hosts", "a", "--measure"]) == 2
     assert command(["doctor", "--hosts=-oProxyCommand=x"]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
+    # Of a network for documents (RFC 5737), and a name that nobody may have (RFC 6761): no address of this machine.
+    for address in ("192.0.2.1", "nothing.invalid", "a b"):
+        assert command(["doctor", "--hosts", "a", f"--hub-address={address}"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 6
+    assert said.count("--hub-address") == 3

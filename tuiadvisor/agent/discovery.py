@@ -226,19 +226,29 @@ class RankFinder:
             jobs += jobs_of(self._scanner.alone())
         if not jobs:
             raise NoRanksError(
-                "no training ranks on this machine"
-                + self._hidden()
-                + ": start the training, name its process with --pid, or start it with"
-                " tuiadvisor run -- torchrun ..."
+                f"no training ranks on this machine{self._hidden()}: start the training" + self._or_else()
             )
         if len(jobs) > 1:
             what = (
                 "trainings or processes with torch" if any(_is_single(job) for job in jobs) else "trainings"
             )
             raise SeveralTrainingsError(
-                f"{len(jobs)} {what} run here: {_listed(jobs, self._scanner)}; choose one with --pid"
+                f"{len(jobs)} {what} run here: {_listed(jobs, self._scanner)}; {self._choice()}"
             )
         return jobs[0]
+
+    def _choice(self) -> str:
+        """An agent on a node was started without --pid by a command elsewhere, which takes none beside --hosts."""
+        return (
+            "choose one with --pid"
+            if self._takes_alone
+            else "name one with --pid in a command on that machine itself"
+        )
+
+    def _or_else(self) -> str:
+        if not self._takes_alone:
+            return ""
+        return ", name its process with --pid, or start it with tuiadvisor run -- torchrun ..."
 
     def _hidden(self) -> str:
         num = self._scanner.num_unreadable

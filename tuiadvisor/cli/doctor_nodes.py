@@ -191,7 +191,12 @@ def _meeting_point(address: str) -> Iterator[str]:
         return
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as listening:
-        listening.bind((address, 0))
+        try:
+            listening.bind((address, 0))
+        except OSError as error:
+            raise TuiadvisorError(
+                f"--hub-address {one_line(address)}: {error.strerror}; give an address of this machine"
+            ) from None
         listening.listen(AT_ONCE)
         threading.Thread(target=_let_go, args=(listening,), daemon=True).start()
         try:
