@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,3 +90,18 @@ def test_sockets_of_a_killed_command_are_removed_by_the_next(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     session_module.remove_left_folders()
     assert not left.exists()
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh (apt-get install openssh-client)")
+def test_a_recording_of_nothing_is_not_said_to_hold_something(tmp_path: Path) -> None:
+    """No agent came: what is left of the session is a file without a step."""
+    config = tmp_path / "ssh_config"
+    config.write_text("Host dead\n  HostName 127.0.0.1\n  Port 1\n")
+    words = ["record", "--hosts", "dead", "--ssh-config", str(config), "-o", "run.tuirec"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", *words], cwd=tmp_path, capture_output=True, text=True,
+        timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Connection refused" in done.stderr
+    assert done.stderr.endswith("(run.tuirec holds no step)\n")

@@ -103,10 +103,16 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         error = session.agent_error()
     if feed.failure is not None:
         raise feed.failure
-    if error is not None:
-        raise FailureError(f"{error} (what was recorded before is in {options.output})")
     # From the file, not from the feed, which was ended with frames still on their way: `diagnose` will say the same.
     view = surveyed(options.output).view
+    if error is not None:
+        is_empty = view is None or view.last_step is None
+        kept = (
+            f"{options.output} holds no step"
+            if is_empty
+            else f"what was recorded before is in {options.output}"
+        )
+        raise FailureError(f"{error} ({kept})")
     unwatched = why_unwatched(view)
     if unwatched is not None:
         raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
