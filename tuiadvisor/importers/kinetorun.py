@@ -20,6 +20,7 @@ from tuiadvisor.metrics.traces.collective_alignment import SILENT
 from tuiadvisor.metrics.traces.op_table import counted, named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tuiadvisor.events import MeasuredPeak

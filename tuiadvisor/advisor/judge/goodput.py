@@ -68,9 +68,7 @@ def goodput(
     Only steps of the present level count: what steps before a change lost is not known from those after it. Of pauses
     it was seen one by one, and of who was late in them already it shows in who came last.
     """
-    if diagnosis is None or not diagnosis.enough or is_alone:
-        return NOTHING
-    if _is_most_unknown(diagnosis, judged, on_device=on_device):
+    if diagnosis is None or is_alone or _is_most_unknown(diagnosis, judged, on_device=on_device):
         return NOTHING
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
@@ -134,10 +132,10 @@ def _explained_s(judged: list[Judged]) -> float:
 
 
 def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged], *, on_device: bool) -> bool:
-    """Of a step: what it does; or of what it loses: what ranks wait within stages, or anywhere, or for one of which
-    nothing is decided yet.
+    """Of a step: what it does, or how long it is; or of what it loses: what ranks wait within stages, or anywhere, or
+    for one of which nothing is decided yet.
     """
-    if not on_device and mostly_unseen_s(diagnosis, _explained_s(judged)):
+    if not diagnosis.enough or (not on_device and mostly_unseen_s(diagnosis, _explained_s(judged))):
         return True
     above = [cause_of(entry.rule.id) for entry in judged if entry.finding.severity != "info"]
     are_waits_unseen = diagnosis.job_seconds["comm_exposed"] is None and diagnosis.table.num_ranks > 1
