@@ -181,6 +181,7 @@ ALLOWED = {
             "tuiadvisor.phases",
             "tuiadvisor.log",
             "tuiadvisor.errors",
+            "tuiadvisor.paused_gc",
             "tuiadvisor.preferences",
         ),
         *("tuiadvisor.ownpython", "tuiadvisor.shellword", "tuiadvisor.__version__", "tuiadvisor_rules"),
