@@ -16,6 +16,7 @@ import pytest
 import zstandard
 from synthetic_run import Job
 from unit.test_contents import recording
+from unit.test_import_cpu_traces import job as traced_on_cpu
 from unit.test_import_kineto import job as traced_job
 from unit.test_import_recording import marked
 
@@ -525,6 +526,44 @@ def test_the_only_folder_of_a_folder_is_opened(tmp_path: Path, capsys: pytest.Ca
     traced_job(below, 2, [0, 3, -7, 11])
     code, out, _ = said(capsys, "open", str(tmp_path / "profile_traces"), "--json")
     assert (0, [2]) == (code, [row["rank"] for row in json.loads(out)["stragglers"]["ranks"]])
+
+
+def of_hosts(folder: Path, apart_ns: int = 0) -> Path:
+    """Four ranks' traces in two hosts' folders, those of the second so much later."""
+    traced_on_cpu(folder / "flat", (0, 0, 0, 9_000))
+    for host in (0, 1):
+        (folder / "all" / f"node{host}").mkdir(parents=True)
+        for rank in (2 * host, 2 * host + 1):
+            told = json.loads((folder / "flat" / f"rank{rank}.json").read_text())
+            told = {"baseTimeNanoseconds": told.pop("baseTimeNanoseconds") + host * apart_ns, **told}
+            (folder / "all" / f"node{host}" / f"trace_{rank}.json").write_text(json.dumps(told))
+    return folder / "all"
+
+
+def test_folders_of_hosts_whose_traces_are_of_one_jobs_ranks_are_one_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were two things to open, of two ranks each."""
+    folder = of_hosts(tmp_path)
+    code, out, _ = said(capsys, "open", str(folder), "--json")
+    told = json.loads(out)
+    assert (0, "kineto", 4) == (code, told["source"]["kind"], told["source"]["files"])
+    assert [0, 1, 2, 3] == sorted(row["rank"] for row in told["per_rank"])
+
+
+@pytest.mark.parametrize("case", ["another time", "a rank twice", "another file"])
+def test_folders_of_hosts_that_are_not_of_one_job_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    """Two runs, or a trace that says nothing of its rank."""
+    folder = of_hosts(tmp_path, 3_600_000_000_000 if case == "another time" else 0)
+    if case == "a rank twice":
+        shutil.copy(folder / "node0" / "trace_1.json", folder / "node1")
+    if case == "another file":
+        (folder / "node1" / "other.json").write_text('{"traceEvents": [{"ph": "X", "ts": 1}]}')
+    code, out, _ = said(capsys, "open", str(folder))
+    assert 0 == code
+    assert out.count("tuiadvisor open") >= 2
 
 
 def test_traces_deeper_in_folders_of_a_rank_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -310,3 +310,13 @@ def test_one_rank_that_communicates_is_not_told_to_be_well(
     assert view.wall is not None
     assert view.wall.end_to_end is None
     assert ("stragglers", "only one rank was recorded") in [(one.metric, one.why) for one in view.unknown]
+
+
+def test_a_wait_in_every_step_is_not_said_to_be_in_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Thirty steps of two ranks, each with the same 1.9 of 10 ms."""
+    _, view = imported(export(tmp_path / "report.sqlite", num_ranks=2, loader="prepare"), capsys, "nsys")
+    assert view.verdict.decision is None
+    assert "all devices wait 1.9 ms a step" in view.verdict.because
+    assert "alike" not in view.verdict.because

@@ -39,6 +39,17 @@ RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 # Ranks of something smaller or larger than a process of the job.
 OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|(?<![a-z])[dtpce]p)[-_.]?rank", re.IGNORECASE)
 
+# Before the events of a trace of PyTorch's profiler: whose it is, and when it began.
+TRACE_HEAD_BYTES: Final = 1 << 16
+RANK_OF_WORLD: Final = re.compile(
+    rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,8})\s*,\s*"world_size"\s*:\s*(\d{1,8})\b'
+)
+BASE_TIME: Final = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+FIRST_TIME: Final = re.compile(rb'"ts"\s*:\s*"?(\d{1,19}(?:\.\d{1,9})?)\b')
+TOGETHER_NS: Final = (
+    60e9  # chosen: profilers of a job begin at one step; captures a minute apart are of two runs
+)
+
 
 @contextmanager
 def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[bytes]]:
@@ -152,15 +163,48 @@ def files_below(folder: Path, suffixes: tuple[str, ...], depth: int = MAX_DEPTH)
 
 
 def rank_folders(folder: Path) -> list[Path]:
-    """Folders in it that are named after ranks, by rank; none where fewer than two are, or two are of one. OSError."""
+    """Folders in it of one job's ranks: named after them, by rank, or with traces that say so. OSError.
+
+    None where fewer than two are, or two are of one rank.
+    """
     named: dict[int, list[Path]] = {}
     for entry in os.scandir(folder):
         rank = rank_in_name(entry.name)
         if rank is not None and entry.is_dir(follow_symlinks=False):
             named.setdefault(rank, []).append(Path(entry.path))
     if len(named) < 2 or any(len(paths) > 1 for paths in named.values()):
-        return []
+        return _folders_of_hosts(folder)
     return [named[rank][0] for rank in sorted(named)[:MAX_FILES]]
+
+
+def _folders_of_hosts(folder: Path) -> list[Path]:
+    """Folders, each with a host's traces, say, of which every one is of another rank of one job and of one time."""
+    folders = sorted(
+        entry.path
+        for entry in os.scandir(folder)
+        if entry.is_dir(follow_symlinks=False) and entry.name[0] != "."
+    )[:MAX_FILES]
+    heads: list[re.Match[bytes]] = []
+    begins_ns: list[float] = []
+    for below in folders if len(folders) > 1 else []:
+        paths = _with_suffix(Path(below), (".json",))
+        if not paths or len(heads) + len(paths) > MAX_FILES:
+            return []
+        for path in paths:
+            try:
+                with opened(path) as file:
+                    head = file.read(TRACE_HEAD_BYTES)
+            except TuiadvisorError:
+                return []
+            told, base, begin = RANK_OF_WORLD.search(head), BASE_TIME.search(head), FIRST_TIME.search(head)
+            if told is None or begin is None:
+                return []
+            heads.append(told)
+            begins_ns.append(float(base[1] if base else 0) + 1e3 * float(begin[1]))
+    ranks = {int(told[1]) for told in heads}
+    is_one_job = len(ranks) == len(heads) > 1 and len({int(told[2]) for told in heads}) == 1
+    is_one_time = is_one_job and max(begins_ns) - min(begins_ns) <= TOGETHER_NS
+    return [Path(below) for below in folders] if is_one_time else []
 
 
 def name_within(path: Path, folder: Path) -> str:

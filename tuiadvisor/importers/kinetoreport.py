@@ -374,7 +374,8 @@ def _unknown(
         if trace.host is not None or trace.num_processes > 1:
             pass
         elif not times[trace.file].num_events:
-            unknown.append({"metric": "time on the device", "why": f"{who}: no GPU events in its trace"})
+            why = f"{who}: no GPU events in its trace: a training on a CPU, or only the CPU was profiled"
+            unknown.append({"metric": "time on the device", "why": why})
         elif not trace.comm and (world or 1) > 1:
             why = f"{who}: {counted(world or 0, 'rank')} in the job but no communication kernel recognised by name"
             unknown.append({"metric": "overlap", "why": why})

@@ -170,9 +170,12 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
             f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
         )
     if waits_s > MAX_UNEVEN_WAITS * step_s:
-        return (
-            f"all devices wait {seconds(waits_s)} a step, for the network or for one another, but not in all of the "
-            "measured steps alike: since when is not clear yet"
+        transfer = diagnosis.transfer
+        is_even = transfer is not None and transfer.share_low >= NOTABLE_SHARE
+        return f"all devices wait {seconds(waits_s)} a step, for the network or for one another, " + (
+            "and nothing seen here tells which"
+            if is_even
+            else "but not in all of the measured steps alike: since when is not clear yet"
         )
     return ""
 
