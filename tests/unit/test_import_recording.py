@@ -69,6 +69,19 @@ def imported(
     return json.loads(capsys.readouterr().out), whole_view(str(path))
 
 
+def test_two_traces_too_short_to_judge_are_not_said_to_have_no_bottleneck(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that no finding limits either, and of two unknown goodputs that neither has changed."""
+    for name in ("before", "after"):
+        marked(tmp_path / name, None, (1, 2, 3), num_steps=6)
+    assert 0 == main(["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert "not comparable" == told["verdict"]
+    assert "What limits either run was not decided." == told["bottleneck"]["sentence"]
+    assert "neither run could be judged" in told["goodput"]["sentence"]
+
+
 def test_a_report_of_a_trace_counts_from_the_traces_first_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

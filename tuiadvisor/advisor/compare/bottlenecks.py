@@ -12,6 +12,8 @@ from tuiadvisor.views.comparison import Bottleneck, FindingChange, FindingState
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.views.run_view import Finding, RunView
 
 
@@ -100,12 +102,10 @@ def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottlenec
     old, new = _dominant(before), _dominant(after)
     name_old, name_new = _name(old), _name(new)
     said_old, said_new = _said(old), _said(new)
-    if old is None and new is None:
-        return Bottleneck(None, None, moved=False, sentence="No finding above info limits either run.")
-    if apart:
-        sides = ((said_old, old), (said_new, new))
-        first, second = (f"{name}{_cost(found)}" if name else "nothing above info" for name, found in sides)
-        sentence = f"{apart}: before, {first}; after, {second}."
+    sides = ((said_old, old, before), (said_new, new, after))
+    num_open = sum(found is None and view.verdict.decision is None for _, found, view in sides)
+    if num_open or (old is None and new is None) or apart:
+        sentence = _each_alone(sides, num_open, apart)
         return Bottleneck(name_old, name_new, moved=False, sentence=sentence)
     if old is None:
         return Bottleneck(
@@ -132,6 +132,25 @@ def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottlenec
         moved=True,
         sentence=f"The bottleneck moved from {said_old}{_cost(old)}, to {said_new}{_cost(new)}{as_said}.",
     )
+
+
+def _each_alone(
+    sides: Sequence[tuple[str | None, Finding | None, RunView]], num_open: int, apart: str
+) -> str:
+    """Of two runs of which nothing moved from one to the other. num_open: how many of them nothing is decided of."""
+    if num_open == len(sides):
+        return "What limits either run was not decided."
+    if not num_open and all(found is None for _, found, _ in sides):
+        return "No finding above info limits either run."
+    first, second = (_standing(*side) for side in sides)
+    return f"{apart}: before, {first}; after, {second}." if apart else f"Before, {first}; after, {second}."
+
+
+def _standing(name: str | None, found: Finding | None, view: RunView) -> str:
+    """What limits a run; of one that was not judged, as of too few steps, that nobody knows."""
+    if name and found is not None:
+        return f"{name}{_cost(found)}"
+    return "what limits it was not decided" if view.verdict.decision is None else "nothing above info"
 
 
 def _dominant(view: RunView) -> Finding | None:

@@ -46,7 +46,8 @@ def goodput_change(before: RunView, after: RunView, floor: float, *, apart: str 
 def _sentence(old: float | None, new: float | None, improved: bool | None, *, is_same: bool) -> str:
     of = "" if is_same else " of the steady steps"
     if old is None or new is None:
-        return f"Whether goodput{of} improved is unknown: one of the runs could not be judged."
+        which = "neither run could" if old is None and new is None else "one of the runs could not"
+        return f"Whether goodput{of} improved is unknown: {which} be judged."
     words = {True: "improved", False: "became worse", None: "did not change beyond noise"}[improved]
     why = (
         "" if is_same else "; the recordings are not of equal stretches, so start-up and pauses are left out"
@@ -55,9 +56,7 @@ def _sentence(old: float | None, new: float | None, improved: bool | None, *, is
 
 
 def _of_two(before: Goodput, after: Goodput) -> str:
-    sides = (
-        ("unknown" if one.steady is None else f"{100 * one.steady:.0f} %", name)
-        for one, name in ((before, "before"), (after, "after"))
-    )
-    told = ", ".join(f"{share} {name}" for share, name in sides)
+    if before.steady is None or after.steady is None:
+        return _sentence(before.steady, after.steady, None, is_same=False)
+    told = f"{100 * before.steady:.0f} % before, {100 * after.steady:.0f} % after"
     return f"Goodput of the steady steps: {told}; each is its own run's, and neither has changed."
