@@ -198,7 +198,7 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
     if found is None or not found["window_s"]:
         return ""
     window = found["window_s"]
-    device = "the CPU" if row["device"] == "cpu" else "the device"
+    device = "The CPU" if row["device"] == "cpu" else "The device"
     who = device if num_rows == 1 else f"{device} of {_who(row)}"
     num = len(row["steps"])
     parts = causes(row)

@@ -129,7 +129,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         world_size=document["run"]["world_size"],
         late_ranks=_late(document, found) if compared else None,
         because=document["stragglers"]["because"],
-        says=_in_a_row(document["says"]) or document["stragglers"]["because"],
+        says=". ".join(document["says"]) or document["stragglers"]["because"],
         notes=tuple(notes),
         parallel={"pp": document["run"]["world_size"] or len(chosen)} if between_neighbours(traces) else {},
         device=recorded_work(document, ranks),
@@ -148,12 +148,6 @@ def _unseen(chosen: Sequence[RankTrace], rows: dict[str, RankRows]) -> list[str]
         for trace in chosen
         if (unseen := rows[trace.file].unseen)
     ]
-
-
-def _in_a_row(sentences: list[str]) -> str:
-    """Each begins like one; the first as whoever leads with it wants."""
-    first, *others = sentences or [""]
-    return ". ".join([first, *(f"{says[0].upper()}{says[1:]}" for says in others if says)])
 
 
 def _late(document: dict[str, Any], found: Arrivals | None) -> tuple[int, ...]:
