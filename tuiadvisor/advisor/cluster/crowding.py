@@ -80,16 +80,17 @@ def crowd(diagnosis: Diagnosis, queues: RunQueues, outside: Outside) -> Crowd:
 
     A window begins anew wherever the job changes its pace, which others' work makes it do: not to be asked then
     would be to blame loader or network for what the hosts do. What they do once the last step has ended, as while a
-    new process starts, is nothing that a step waited for.
+    new process starts, is nothing that a step waited for, nor what a rank waited before the first whole one began.
     """
-    last_s = max(float(diagnosis.steady_barrier.span_K.sum()), LEAST_CROWD_S)
     table = diagnosis.table
+    last_s = max(float(diagnosis.steady_barrier.span_K.sum()), LEAST_CROWD_S)
+    of_steps_s = min(last_s, table.whole_steps_span_s + LAST_SAMPLE_NS / 1e9)
     stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
     ends_ns = table.last_end_ns_R[::stride] + LAST_SAMPLE_NS
     until_ns: dict[str, int] = {}
     for host, end_ns in zip(table.hosts[::stride], ends_ns.tolist(), strict=True):
         until_ns[host] = max(end_ns, until_ns.get(host, 0))
-    seen = outside.seen(table.ranks[::stride], last_s, ends_ns.tolist())
+    seen = outside.seen(table.ranks[::stride], of_steps_s, ends_ns.tolist())
     return Crowd(
         queues.ready_per_core(until_ns, last_s),
         typical_share([one.wait for one in seen]),
