@@ -243,6 +243,7 @@ def test_doctor_asks_every_host(cluster: Cluster) -> None:
         r"^missing +node +nowhere\.invalid: .*(resolve|Name or service)", told.stdout, re.MULTILINE
     )
     assert re.search(r"^ok +files .*\[node1\]$", told.stdout, re.MULTILINE)
+    assert re.search(r"^ok +ports +its sshd forwards a port .*\[node1\]$", told.stdout, re.MULTILINE)
 
 
 def test_what_fails_on_a_host_is_said_with_its_name(cluster: Cluster, tmp_path: Path) -> None:

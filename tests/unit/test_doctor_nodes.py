@@ -89,8 +89,26 @@ def test_nodes_that_agree_share_a_line_and_the_odd_one_is_named() -> None:
 def test_a_command_that_is_not_there_or_fails_is_the_nodes_line() -> None:
     assert ask("n", ["/no/such/ssh"]).error == "/no/such/ssh: No such file or directory"
     assert ask("n", ["/bin/sh", "-c", "echo whatever >&2; exit 3"]).error == "whatever"
+    nothing = 'echo "Allocated port 40001 for remote forward to 127.0.0.1:9" >&2; exit 3'
+    assert ask("n", ["/bin/sh", "-c", nothing]).error == "exit code 3"
     missing = 'echo "/usr/bin/python: No module named tuiadvisor" >&2; exit 1'
     assert "--remote-python" in ask("n", ["/bin/sh", "-c", missing]).error
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ("Allocated port 40001 for remote forward to 127.0.0.1:9", "ok"),
+        ("Warning: remote port forwarding failed for listen port 0", "missing"),
+        ("a banner", None),
+    ],
+)
+def test_a_sshd_that_forwards_nothing_is_said_before_somebody_watches(said: str, state: str | None) -> None:
+    """All was ok, and `watch --hosts` was refused: its agents speak through a port that sshd forwards."""
+    script = f"echo '{said}' >&2; printf '%s' '{answer().decode()}'"
+    ports = [one for one in ask("n", ["/bin/sh", "-c", script]).checks if one.name == "ports"]
+    assert [one.state for one in ports] == ([] if state is None else [state])
+    assert all("--hub-address" in one.remedy for one in ports if one.state == "missing")
 
 
 def test_a_file_that_is_shared_is_read_and_nothing_else(tmp_path: Path) -> None:

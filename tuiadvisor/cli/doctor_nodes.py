@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -27,7 +27,17 @@ from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.launch.address import address_towards
 from tuiadvisor.launch.command import what_is_missing
 from tuiadvisor.launch.slurm import find_job, step_command
-from tuiadvisor.launch.ssh import NOT_INSTALLED, SshOptions, parse_hosts, ssh_command
+from tuiadvisor.launch.ssh import (
+    FORWARDED,
+    INSTEAD_OF_FORWARDING,
+    NO_FORWARDING,
+    NOT_FORWARDED,
+    NOT_INSTALLED,
+    SshOptions,
+    parse_hosts,
+    ssh_command,
+    tunnel_to,
+)
 from tuiadvisor.ownpython import own_environment, python_command
 
 if TYPE_CHECKING:
@@ -38,6 +48,7 @@ NODE_S: Final = 90.0
 AT_ONCE: Final = 16
 MAX_SAID: Final = 1 << 20  # bytes of a node's answer
 MAX_TEXT: Final = 400
+UNUSED_PORT: Final = 9  # discard
 MAX_CHECKS: Final = 50
 OF_HERE: Final = frozenset({"terminal", "ssh"})  # nobody looks at screens there
 NUMBERS_VARY: Final = frozenset({"rings", "armed", "clock"})  # nodes are alike although their numbers are not
@@ -77,7 +88,9 @@ def _ways(options: argparse.Namespace) -> tuple[Sequence[str], Callable[[str, li
         return job.nodes, lambda name, words: step_command(job, name, words), meeting
     hosts = parse_hosts(options.hosts)
     ssh = SshOptions(hosts, options.ssh_config)
-    return hosts, lambda name, words: ssh_command(ssh, name, words), options.hub_address
+    # Agents would come through a port that sshd forwards: whether it does shows without anybody who listens.
+    tunnel = () if options.hub_address else tunnel_to(UNUSED_PORT)
+    return hosts, lambda name, words: ssh_command(ssh, name, words, tunnel), options.hub_address
 
 
 def ask(name: str, command: Sequence[str]) -> Node:
@@ -93,11 +106,23 @@ def ask(name: str, command: Sequence[str]) -> Node:
     except OSError as error:
         return Node(name, error=f"{command[0]}: {error.strerror}")
     node = parsed(name, done.stdout, begin_s, time.time())
-    if node.error and done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+    words = done.stderr.decode("utf-8", "replace")
+    if not node.error:
+        return replace(node, checks=(*node.checks, *_forwarding(words)))
+    if done.returncode:
+        said = [line for line in words.splitlines() if line.strip() and not FORWARDED.search(line)]
+        said = said or [f"exit code {done.returncode}"]
         told = next((text for line in said if (text := what_is_missing(line, NOT_INSTALLED))), said[-1])
-        return Node(name, error=one_line(told)[:MAX_TEXT])
+        return Node(name, error=one_line(told.strip())[:MAX_TEXT])
     return node
+
+
+def _forwarding(said: str) -> Iterator[Check]:
+    """What ssh said of the port that was asked for; nothing where none was."""
+    if NOT_FORWARDED.search(said):
+        yield Check("ports", "missing", NO_FORWARDING, INSTEAD_OF_FORWARDING)
+    elif FORWARDED.search(said):
+        yield Check("ports", "ok", "its sshd forwards a port to this machine", "")
 
 
 def parsed(name: str, said: bytes, begin_s: float, end_s: float) -> Node:

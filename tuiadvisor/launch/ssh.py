@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 # No leading "-": ssh would take it as an option.
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9_.\[][A-Za-z0-9_.:%\[\]-]*")
-_FORWARDED: Final = re.compile(r"Allocated port (\d{1,5}) for remote forward")
-_NOT_FORWARDED: Final = re.compile(r"remote port forwarding failed")
+FORWARDED: Final = re.compile(r"Allocated port (\d{1,5}) for remote forward")
+NOT_FORWARDED: Final = re.compile(r"remote port forwarding failed")
+NO_FORWARDING: Final = "its sshd forwards no ports"
+INSTEAD_OF_FORWARDING: Final = "give an address of this machine with --hub-address"
 NOT_INSTALLED: Final = re.compile(r"No module named '?tuiadvisor|No such file or directory|not found")
 _OPTIONS: Final = (
     "BatchMode=yes",  # a question for a password would hang unseen
@@ -83,10 +85,10 @@ class SshLauncher:
         direct = self._options.hub_address
 
         def on_line(agent: Launched, line: str) -> None:
-            if (found := _FORWARDED.search(line)) and not direct:
+            if (found := FORWARDED.search(line)) and not direct:
                 agent.invite(Invitation(f"tcp://127.0.0.1:{found[1]}", key))
-            elif _NOT_FORWARDED.search(line):
-                agent.fail("its sshd forwards no ports; give an address of this machine with --hub-address")
+            elif NOT_FORWARDED.search(line):
+                agent.fail(f"{NO_FORWARDING}; {INSTEAD_OF_FORWARDING}")
             elif not line.startswith("tuiadvisor:"):
                 agent.error = what_is_missing(line, NOT_INSTALLED) or agent.error
 
@@ -102,9 +104,14 @@ class SshLauncher:
 
     def command(self, host: str, port: int) -> Sequence[str]:
         """The whole of ssh's command line: no key is on it."""
-        tunnel = () if self._options.hub_address else ("-R", f"127.0.0.1:0:127.0.0.1:{port}")
+        tunnel = () if self._options.hub_address else tunnel_to(port)
         agent = agent_command(self._options.remote_python, log_options=log.for_remote())
         return ssh_command(self._options, host, agent, tunnel)
+
+
+def tunnel_to(port: int) -> tuple[str, ...]:
+    """Words of ssh for any free port on a host's loopback that leads to this one on ours."""
+    return ("-R", f"127.0.0.1:0:127.0.0.1:{port}")
 
 
 def ssh_command(
