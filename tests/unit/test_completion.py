@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,12 @@ def test_the_man_page_names_every_command_and_option(tmp_path: Path) -> None:
     text = page.read_text().replace("\\-", "-")
     assert all(f"tuiadvisor {name}" in text for name in COMMANDS)
     assert "--fail-if-slower" in text
+    # Filled and justified, "[-h]   [--once]  [--quiet", they were hard to read.
+    laid_out = re.findall(
+        r"^\.nf\nusage: tuiadvisor ([a-z]+) [^\n]*(?:\n +[^\n]*)*\n\.fi$", text, re.MULTILINE
+    )
+    assert laid_out == re.findall(r"^usage: tuiadvisor ([a-z]+) ", text, re.MULTILINE)
+    assert set(laid_out) >= set(COMMANDS)
     lint = shutil.which("mandoc")
     if lint:
         done = subprocess.run(
