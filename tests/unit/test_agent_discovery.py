@@ -436,6 +436,21 @@ def test_pythons_own_flags_tell_no_trainings_apart(machine: Machine) -> None:
     assert "-u" not in str(error.value)
 
 
+def test_a_scripts_bare_name_is_not_said_twice(machine: Machine) -> None:
+    """Beside one that was started by its path: "train.py train.py in /exp/b, 2 ranks" was listed."""
+    machine.add(100, 1, ["/bin/bash"], torch=False, comm="bash")
+    machine.add(110, 100, ["/venv/bin/python", "/exp/a/train.py", "-x"], rank_variables(0, 1, run="a"))
+    machine.add(111, 100, ["/venv/bin/python", "train.py"], rank_variables(0, 1, run="b"))
+    machine.folders = {110: "/exp/a", 111: "/exp/b"}
+
+    with pytest.raises(SeveralTrainingsError) as error:
+        find_ranks()
+    listed = (
+        "train.py /exp/a/train.py -x in /exp/a, 1 rank (--pid 110); train.py in /exp/b, 1 rank (--pid 111)"
+    )
+    assert f"2 trainings run here: {listed};" in str(error.value)
+
+
 def test_empty_machine_says_what_to_do_next(machine: Machine) -> None:
     """No ranks is an error of one line with the three ways on."""
     machine.add(50, 1, ["/bin/bash"], torch=False, comm="bash")

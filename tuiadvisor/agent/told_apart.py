@@ -47,7 +47,8 @@ def _text(one: Program, alike: Sequence[Program]) -> str:
 def _differing(one: Program, alike: Sequence[Program]) -> str:
     """Arguments that not all of them have, and the folder where they work in several."""
     common = set.intersection(*(set(units(each.arguments)) for each in alike))
-    text = " ".join(unit for unit in units(one.arguments) if unit not in common)
+    said = {*common, one.label}  # the script's bare name stands before this
+    text = " ".join(unit for unit in units(one.arguments) if unit not in said)
     shown = "".join(each for each in text if each.isprintable())
     shown = shown if len(shown) <= MAX_CHARS else f"{shown[: MAX_CHARS - 1]}…"
     where = f"in {one.folder}" if one.folder and len({each.folder for each in alike}) > 1 else ""
