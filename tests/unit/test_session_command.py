@@ -193,6 +193,24 @@ def test_diagnose_adds_what_the_rest_costs(here: Path, capsys: pytest.CaptureFix
     assert "break-even" in capsys.readouterr().out
 
 
+def test_a_rest_that_would_never_end_says_why_its_hours_are_unknown(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "unknown" alone, and advise to state the steps that were stated."""
+    assert 0 == run(["intent", "--set", "failures_per_day=1e6", "restart_min=600", "remaining_steps=1e6"])
+    capsys.readouterr()
+    assert 0 == run(["diagnose", "late.rec", "--json"])
+    said = json.loads(capsys.readouterr().out)["economics"]
+    assert said["remaining_h"] is None
+    assert "nothing would ever be finished" in said["contradiction"]
+    assert 0 == run(["diagnose", "late.rec"])
+    assert "nothing would ever be finished" in capsys.readouterr().out
+    assert 0 == run(["advise", "late.rec"])
+    told = capsys.readouterr().out
+    assert "nothing would ever be finished" in told
+    assert "--set remaining_steps=N" not in told
+
+
 def test_a_person_is_asked_one_question_at_a_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong answer is asked again, ? tells how to measure, q decides at once."""
     from tuiadvisor.advisor.fold import diagnose

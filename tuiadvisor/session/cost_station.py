@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.session.decide import best_move, size_words
 from tuiadvisor.session.economics import SECONDS_PER_HOUR
 from tuiadvisor.session.intent import not_stated
-from tuiadvisor.session.remaining import MAX_LOST, device_power, samples_a_joule
+from tuiadvisor.session.remaining import device_power, samples_a_joule
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -137,8 +137,6 @@ def _energy(material: Material, spent_h: float | None) -> list[tuple[str, str | 
 def cost_conclusion(material: Material) -> str:
     """Deadline, budget and the best measured size, on what was stated."""
     case, intent = material.case, material.intent
-    if material.pace.lost >= MAX_LOST:
-        return "With the restarts and the checkpoint interval that are stated nothing would ever be finished."
     size = [size_words(case)] if case.wanted is not None else []
     if material.contradiction:
         return " ".join([f"Open: {material.contradiction}.", *size])

@@ -226,7 +226,7 @@ def contradiction(intent: Intent, samples_per_step: float | None, tokens_per_ste
     ways = _ways(intent, samples_per_step, tokens_per_step)
     if not ways or max(ways.values()) <= ALIKE * min(ways.values()):
         return ""
-    told = ", ".join(f"{name} {steps:,.0f} steps" for name, steps in ways.items())
+    told = ", ".join(f"{name} {steps:,.{0 if steps >= 1 else 2}f} steps" for name, steps in ways.items())
     names = list(ways)
     return f"what remains is stated twice and differs: {told}; take one back: tuiadvisor intent --set {names[-1]}="
 

@@ -80,7 +80,7 @@ class Material:
     levers: tuple[Lever, ...]  # changes to try, best first
     candidates: tuple[Candidate, ...]  # the same as purchases, what pays first
     different: tuple[Facts, ...]  # recordings of other workloads: beside this one, never ranked
-    contradiction: str = ""  # in what is stated of what remains; then nothing rests on it
+    contradiction: str = ""  # in what is stated of the rest; then nothing rests on it
 
     @property
     def pace(self) -> Pace:
@@ -171,7 +171,7 @@ def gather(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
         checkpoint_s, _checkpoints(run, checkpoint_s, intent, answers), machine or Machine(), paces,
         found, candidates(run, case, found), different,
-        contradiction(intent, run.samples_per_step, run.tokens_per_step),
+        contradiction(intent, run.samples_per_step, run.tokens_per_step) or paces[id(run)].never_done,
     )  # fmt: skip
 
 

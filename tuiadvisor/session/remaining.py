@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tuiadvisor.session.intent import Intent
 
 MAX_LOST: Final = 0.999  # beyond it the run never ends
+NEVER_DONE: Final = (
+    "with the restarts and the checkpoint interval that are stated nothing would ever be finished"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,11 @@ class Pace:
         if self.step_s is None or self.lost >= MAX_LOST:
             return None
         return (self.startup_s + num_steps * self.step_s / (1 - self.lost)) / SECONDS_PER_HOUR
+
+    @property
+    def never_done(self) -> str:
+        """Why no step would ever be done; "" where some are."""
+        return NEVER_DONE if self.lost >= MAX_LOST else ""
 
     def overhead(self, step_s: float | None, num_steps: float | None) -> float:
         """Hours of the rest for an hour of its steps; 1 where neither is known, endless where nothing gets done."""
