@@ -179,3 +179,10 @@ def _printed(path: Path) -> str:
         return str(error) if "\n" not in str(error) else "\0 more than one line"
     orjson.dumps(document(table, reports, Aim()))
     return text(table, reports, Aim())
+
+
+def test_a_second_measured_column_is_said_not_to_be_used(tmp_path: Path) -> None:
+    """Half a second in one and two in the other: which of them counts was not told."""
+    table = read_table(write(tmp_path, "devices,step_ms,step_s\n8,1000,1\n16,500,2\n"))
+    assert table.quantity.column == "step_s"
+    assert table.notes == ("measured column: step_s; not used: step_ms",)

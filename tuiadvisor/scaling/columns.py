@@ -160,8 +160,9 @@ def _value(names: tuple[str, ...], contract: Sequence[str]) -> tuple[int | None,
         (names.index(name), Quantity(name, kind, unit, seconds))
         for kind, unit, seconds, aliases in VALUES
         for name in aliases
-        if name in names and (not contract or name in contract)
+        if name in names
     ]
+    found.sort(key=lambda one: one[1].column not in contract)  # a name of the contract wins over aliases
     if not found:
         return None, None, []
     return found[0][0], found[0][1], [quantity.column for _, quantity in found[1:]]
