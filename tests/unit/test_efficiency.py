@@ -73,6 +73,9 @@ def test_frozen_parts_adapters_and_experts() -> None:
     assert token_flops(Stack(facts), 0).model == 6 * 10 + 4 * 60 + 2 * 40
     mixture = Stack({**LAYER, "mm": 1000, "mm_expert": 800, "experts": 8, "top_k": 2, "recompute": "no"})
     assert token_flops(mixture, 0).model == 6 * (200 + 800 / 4)
+    in_part = {**LAYER, "mm": 60, "mm_frozen": 40, "lora": 4, "mm_expert": 95, "experts": 20, "top_k": 1}
+    assert token_flops(Stack(in_part), 0).model is None  # it was -20
+    assert "which of its experts are frozen" in token_flops(Stack(in_part), 0).why
     unclear = replace(mixture, facts={**mixture.facts, "top_k": 0})
     assert token_flops(unclear, 0).model is None
     assert "experts" in token_flops(unclear, 0).why

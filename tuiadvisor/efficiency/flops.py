@@ -89,6 +89,8 @@ def token_flops(stack: Stack, length: float | None) -> TokenFlops:
     trained, frozen = float(stack.number("mm") or 0), float(stack.number("mm_frozen") or 0)
     before = float(stack.number("mm_frozen_before") or 0)
     idle = float(stack.number("mm_expert") or 0) * (1 - (_active_share(stack) or 1.0))
+    if idle > max(trained, frozen):  # in part trained and in part frozen: which of them rest is not known
+        return TokenFlops(None, why=f"which of its experts are frozen was not seen: {STATE}")
     if trained >= frozen:
         trained -= idle
     else:
