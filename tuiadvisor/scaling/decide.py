@@ -205,7 +205,7 @@ def _stay(
     if most < SAME - 1:  # slower and dearer, even at best: by whatever one decides
         return SizeDecision("stop", current.devices, f"{step}; {reason}")
     if not aim.is_stated:
-        return SizeDecision("keep", current.devices, f"{NOT_AIMED}; {step}; {reason}")
+        return SizeDecision("keep", current.devices, f"{NOT_AIMED}; {step}")
     if following.is_predicted and best >= aim.efficiency_floor:
         holds = "reaches the floor" if following.efficiency < aim.efficiency_floor else UNSURE
         return SizeDecision("keep", current.devices, f"{step}; its interval {holds}: measure it; {reason}")
