@@ -143,6 +143,23 @@ def test_questions_without_point_are_left_out() -> None:
     assert "host_cpus_full" in {entry.id for entry in slow.asked}
 
 
+def test_runs_of_one_size_are_not_ranked_by_their_noise() -> None:
+    """Which of two runs on as many devices is faster is told by a comparison, with its interval."""
+    session = held(Recorded("a", view((), 4)), Recorded("b", view((LATE,), 4)))
+    assert stage(session, "P3").startswith(
+        "2 runs of one size: tuiadvisor compare tells whether one is faster."
+    )
+
+
+def test_the_session_says_what_a_change_may_cost() -> None:
+    """The same bound as diagnose: with a price it is no question of hours alone."""
+    intent = Intent(objective="cost", remaining_steps=1e6, price_per_device_hour=1)
+    session = held(Recorded("a", view((LATE,), 4)), intent=intent)
+    money = session.decision.saved_money
+    assert money is not None
+    assert f"while it costs less than {money.expected:,.2f}, if ready within " in markdown(session)
+
+
 def test_two_sizes_are_ranked_under_three_metrics() -> None:
     """Time, efficiency and cost disagree, and the objective chooses."""
     large, small = view((NETWORK,), 8), view((), 4)

@@ -48,6 +48,19 @@ def test_a_busy_server_is_walked_through_the_six_patterns(
     assert [stage.pattern for stage in session.stages if stage.unknown] == ["P4", "P6"]
 
 
+def test_of_several_models_one_is_to_be_chosen(tmp_path: Path) -> None:
+    """Their latencies stand apart on the page: "the page tells no latencies" was said of it."""
+    page = str(RECORDINGS / "triton.prom")
+    whole = serving_session(saved(tmp_path, page))
+    assert whole.why == "4 models on the page, each with latencies of its own: import it with --model NAME."
+    assert (
+        whole.stages[0].conclusion
+        == "Open: 4 models, each with latencies of its own: import it with --model NAME."
+    )
+    alone = serving_session(saved(tmp_path, page, "--model", "tensorrt_llm"))
+    assert "A mean request spends most in work on prompt and tokens" in alone.stages[0].conclusion
+
+
 def test_a_calm_server_is_kept(tmp_path: Path) -> None:
     session = serving_session(saved(tmp_path, BUSY[0], "--ttft-slo", "500ms"))
     assert ("keep", "none", ()) == (session.decision, session.expected, session.levers)

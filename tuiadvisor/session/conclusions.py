@@ -259,9 +259,12 @@ def _objective_words(intent: Intent) -> str:
 
 
 def _p3_concludes(material: Material) -> str:
-    ranked = ranking(sizes(material))
+    rows = sizes(material)
+    ranked = ranking(rows)
     objective = material.intent.objective
-    if not ranked:
+    if not ranked and len(rows) > 1 and len({row.num_devices for row in rows}) == 1:
+        text = f"{len(rows)} runs of one size: tuiadvisor compare tells whether one is faster."
+    elif not ranked:
         text = "One configuration was recorded: metrics cannot disagree yet."
     elif len(set(ranked.values())) == 1:
         text = f"All three metrics prefer {next(iter(ranked.values()))}."

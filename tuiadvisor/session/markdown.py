@@ -102,7 +102,10 @@ def steps_words(decision: Decision) -> str:
         return f"after {decision.break_even_steps:,.0f} steps"
     if decision.ready_within_h is None:
         return UNKNOWN
-    return f"if ready within {decision.ready_within_h:.3g} h, prices aside"
+    ready = f"if ready within {decision.ready_within_h:.3g} h"
+    if decision.saved_money is None:
+        return f"{ready}, prices aside"
+    return f"while it costs less than {decision.saved_money.expected:,.2f}, {ready}"
 
 
 def stage_lines(stage: Stage) -> list[str]:

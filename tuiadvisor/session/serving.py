@@ -29,6 +29,7 @@ MAX_FINDINGS: Final = 200
 MAX_TEXT: Final = 600
 LARGEST: Final = 1e15
 AGAIN: Final = "tuiadvisor import serving URL --every 60 --ttft-slo 500ms -o after.json"
+APART: Final = ", each with latencies of its own: import it with --model NAME."
 CONFIDENCE: Final = {
     "interval": "high: an interval of its own",
     "since_start": "medium: everything since the server started, whatever was changed meanwhile",
@@ -84,6 +85,7 @@ class _Page:
     met: dict[str, bool | None]
     symptoms: tuple[Symptom, ...]
     levers: tuple[Lever, ...]
+    num_models: int
 
     def item(self, name: str, text: str | None, measure: str = AGAIN) -> Item:
         """Evidence of this page."""
@@ -109,7 +111,7 @@ def serving_session(path: str) -> Served:
     return Served(
         page.name,
         decision,
-        page.texts.get("sentence") or "Several models: what follows is of all of them.",
+        page.texts.get("sentence") or f"{page.num_models} models on the page{APART}",
         _expected(page, decision),
         following,
         page.texts.get("verify") or AGAIN,
@@ -182,6 +184,7 @@ def _read(path: Path) -> _Page:
         },
         symptoms,
         levers,
+        len(models) if isinstance(models := table.get("models"), list) else 1,
     )
 
 
@@ -286,7 +289,8 @@ def _bottleneck(page: _Page) -> Station:
     parts = _parts(page)
     items = [page.item(name, seconds(value)) for name, value in parts]
     if not parts:
-        return [page.item("parts of a mean request", None)], "Open: the page tells no latencies."
+        why = f"{page.num_models} models{APART}" if page.num_models > 1 else "the page tells no latencies."
+        return [page.item("parts of a mean request", None)], f"Open: {why}"
     whole = sum(value for _, value in parts)
     name, value = parts[0]
     following = f"; shorten it, and {parts[1][0]} is next" if len(parts) > 1 else ""

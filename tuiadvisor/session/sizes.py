@@ -110,9 +110,11 @@ def _rate(run: Facts | None) -> float | None:
 
 
 def ranking(rows: list[Size]) -> dict[str, str]:
-    """Which configuration each objective prefers; empty where fewer than two can be compared."""
+    """Which configuration each objective prefers; empty where fewer than two sizes can be compared."""
     rated = [row for row in rows if row.samples_s and row.device_s_per_sample]
-    if len(rated) < 2:
+    if (
+        len({row.num_devices for row in rated}) < 2
+    ):  # runs of one size differ by noise or by a change: compare tells
         return {}
     fastest = max(rated, key=lambda row: (row.samples_s or 0.0, row.name)).name
     leanest = min(rated, key=lambda row: (row.device_s_per_sample or 0.0, row.name)).name
