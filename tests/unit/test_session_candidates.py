@@ -146,7 +146,7 @@ def test_one_rank_has_no_communication_to_measure() -> None:
     shown = texts(session, "P4")
     assert shown["compute against communication"] == "no communication: one rank"
     stage = next(one for one in session.stages if one.pattern == "P4")
-    assert not stage.unknown
+    assert {"MFU"} == set(dict(stage.unknown))
     assert "no communication" in workload_words(facts("a", alone), None, None)
 
 
@@ -193,6 +193,13 @@ def test_what_a_change_gains_is_said_as_a_loss_with_its_interval() -> None:
     told = [text for text in shown if text and "a step (" in text]
     assert told
     assert all(text.startswith("at most the loss of ") for text in told)
+
+
+def test_what_a_change_saves_is_said_of_the_time_after_it_is_made() -> None:
+    """Less than the verdict's saving: the run goes on as it is while somebody works on the change."""
+    intent = Intent(remaining_steps=1e6)
+    session = held(Recorded("a", view((LATE,), 4)), intent=intent, answers={"effort_hours": 1.0})
+    assert re.search(r"saves [\d.]+ to [\d.]+ h once it is made", markdown(session))
 
 
 def test_costs_beside_hours_say_what_they_are() -> None:

@@ -158,6 +158,8 @@ def test_the_session_says_what_a_change_may_cost() -> None:
     money = session.decision.saved_money
     assert money is not None
     assert f"while it costs less than {money.expected:,.2f}, if ready within " in markdown(session)
+    late = held(Recorded("a", view((LATE,), 4)), intent=intent, answers={"effort_hours": 1e4})
+    assert "costs less than" not in markdown(late)
 
 
 def test_two_sizes_are_ranked_under_three_metrics() -> None:

@@ -418,7 +418,7 @@ def candidate_words(one: Candidate, step_s: float | None) -> str:
     )
     parts += [f"risk {one.risk}", f"upkeep {one.upkeep}", f"tied to {one.ties}"]
     if one.saved_h is not None:
-        parts.append(f"saves {one.saved_h.low:.3g} to {one.saved_h.high:.3g} h")
+        parts.append(f"saves {one.saved_h.low:.3g} to {one.saved_h.high:.3g} h once it is made")
     if one.net is not None:
         parts.append(f"net {one.net.low:,.0f} to {one.net.high:,.0f}")
     if one.pays_below_h is not None:

@@ -103,7 +103,7 @@ def steps_words(decision: Decision) -> str:
     if decision.ready_within_h is None:
         return UNKNOWN
     ready = f"if ready within {decision.ready_within_h:.3g} h"
-    if decision.saved_money is None:
+    if decision.saved_money is None or decision.saved_money.expected <= 0:
         return f"{ready}, prices aside"
     return f"while it costs less than {decision.saved_money.expected:,.2f}, {ready}"
 
