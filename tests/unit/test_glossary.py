@@ -32,7 +32,9 @@ OPENED = {
 }
 WITH_TERMS = [page for page in PAGES if page.terms]
 EFFICIENT = views.live(
-    replace(views.straggler(), efficiency=Efficiency(mfu=0.31, peak_flops=1e14, ridge_flop_byte=295.0))
+    replace(
+        views.straggler(), efficiency=Efficiency(mfu=0.31, hfu=0.41, peak_flops=1e14, ridge_flop_byte=295.0)
+    )
 )
 SEEN = {
     **STATES,

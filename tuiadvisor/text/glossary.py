@@ -293,6 +293,11 @@ TERMS: Final = {
         "FLOPs a second that the model needs, over the devices' dense peak",
         of_view(lambda view: text_of.share(view.efficiency.mfu if view.efficiency else None)),
     ),
+    "hfu": Term(
+        "HFU",
+        "the same with what backward computes again: above MFU by recomputation alone",
+        of_view(lambda view: text_of.share(view.efficiency.hfu if view.efficiency else None)),
+    ),
     "roof": Term(
         "roof",
         "the most a kernel can reach, by peak compute or memory bandwidth",

@@ -41,7 +41,7 @@ class EfficiencyPage(Page):
     commands: ClassVar = (
         opening("efficiency", "F", "FLOPs", "MFU, HFU, roofline and the settings of model, loader and torch"),
     )
-    terms = ("mfu", "roof")
+    terms = ("mfu", "hfu", "roof")
     keys = ("overview", "ranks", "copy", "help", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
