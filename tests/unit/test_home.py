@@ -50,6 +50,24 @@ def test_home_looks_for_both_lists_and_enter_asks_before_it_attaches() -> None:
     assert board.shell.asked[-1] == Attach(("--pid", "9000"))
 
 
+@pytest.mark.parametrize(
+    "desk",
+    [
+        replace(desks.desk(jobs=(), is_looking=True), runs=(), runs_note="looking …"),
+        replace(desks.desk(jobs=desks.jobs(), is_looking=False), runs=(), runs_note="looking …"),
+    ],
+)
+def test_what_was_not_looked_for_yet_is_not_none(desk: DeskState) -> None:
+    """It said 0 trainings, 0 recordings and none of either while it was looking, with seventeen in the folder."""
+    board = keyboard(desk)
+    for key in ("0", "8"):
+        text = board.press(key)
+        assert "looking …" in text
+        assert "0 recordings" not in text
+        assert "0 trainings" not in text
+        assert "none: " not in text
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_jobs_of_one_script_are_told_apart(width: int) -> None:
     """Two rows of train.py differed in nothing that one could choose by; of a long folder its end is shown."""

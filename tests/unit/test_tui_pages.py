@@ -18,7 +18,7 @@ from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.overview import shared_rows
 from tuiadvisor.views.goodput import WallPart
-from tuiadvisor.views.run_view import Imported
+from tuiadvisor.views.run_view import Imported, Unknown
 
 STATES = {
     "straggler": views.live(views.straggler()),
@@ -111,6 +111,20 @@ def test_the_verdict_is_never_cut_off_the_overview(size: tuple[int, int]) -> Non
     first = next(number for number, row in enumerate(rows) if "◆ TUNE  rank 2 reads its data" in row)
     assert first <= 4
     assert any("Give rank 2 more loader workers" in row for row in rows[first : first + 9])
+
+
+def test_no_finding_is_cut_for_what_nobody_observed() -> None:
+    """A critical finding ended in dots after three rows, and the reasons of five unknown phases had five."""
+    view = views.straggler()
+    finding = replace(
+        view.findings[0], message=f"{'The others wait 12 ms a step for rank 2. ' * 6}This is its end."
+    )
+    unknown = tuple(Unknown(f"metric {number}", "nobody saw it, for a long reason") for number in range(9))
+    shown = views.live(replace(view, findings=(finding, *view.findings[1:]), unknown=unknown))
+    text = " ".join(row[100:] for row in screen(shown, 160, 45))
+    assert "This is its end." in " ".join(text.split())
+    assert "not observed" in text
+    assert "metric 0" in text
 
 
 def test_not_enough_yet_names_how_many_steps() -> None:

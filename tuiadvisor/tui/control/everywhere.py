@@ -116,10 +116,8 @@ COMMANDS: Final = (
         lambda place: place.open_target(place.page.opened()),
         nothing_to_open,
     ),
-    Command("up", ("up", "k"), "up", "Up", "the row above", "moving", lambda place: place.page.move(-1)),
-    Command(
-        "down", ("down", "j"), "down", "Down", "the row below", "moving", lambda place: place.page.move(1)
-    ),
+    Command("up", ("up", "k"), "↑", "Up", "the row above", "moving", lambda place: place.page.move(-1)),
+    Command("down", ("down", "j"), "↓", "Down", "the row below", "moving", lambda place: place.page.move(1)),
     Command(
         "page_up",
         ("pageup", "ctrl+b"),

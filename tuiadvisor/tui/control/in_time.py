@@ -190,7 +190,7 @@ COMMANDS: Final = (
     Command(
         "next_rank",
         ("right", "l"),
-        "right",
+        "→",
         "Next rank",
         "the rank below, the next pattern, a little more; elsewhere on in time",
         "moving",
@@ -200,7 +200,7 @@ COMMANDS: Final = (
     Command(
         "previous_rank",
         ("left", "h"),
-        "left",
+        "←",
         "Previous rank",
         "the rank above, the pattern before, a little less; elsewhere back in time",
         "moving",

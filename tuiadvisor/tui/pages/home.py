@@ -164,7 +164,8 @@ class Home(Page):
         parts = [desk.machine, text_of.count(here, "training")]
         if len(desk.jobs) > here:
             parts.append(f"{text_of.count(len(desk.jobs) - here, 'job')} of yours in Slurm")
-        parts.append(text_of.count(len(desk.runs), "recording"))
+        if not unlisted(desk):
+            parts.append(text_of.count(len(desk.runs), "recording"))
         return f"HOME {' · '.join(part for part in parts if part)}"
 
     def can_open(self, state: FeedState) -> bool:  # noqa: ARG002
@@ -190,11 +191,12 @@ class Home(Page):
 
     def _recordings(self, desk: DeskState, width: int) -> list[Line]:
         self.rows_of_runs.desk = desk
-        found = text_of.count(len(desk.runs), "recording")
+        waits = unlisted(desk)
+        found = "" if waits else text_of.count(len(desk.runs), "recording")
         where = "this folder" if desk.folder in ("", ".") else clean(desk.folder)
-        title = rule(f"recordings in {where}", width, desk.runs_note or found)
+        title = rule(f"recordings in {where}", width, found if waits else desk.runs_note or found)
         if not desk.runs:
-            return [title, line(("none: tuiadvisor record -o run.tuirec keeps one", "dim"))]
+            return [title, line((waits or "none: tuiadvisor record -o run.tuirec keeps one", "dim"))]
         columns = Columns(desk.runs, width)
         return [title, columns.head(), *(self.rows_of_runs.row(entry, columns) for entry in desk.runs)]
 
@@ -214,6 +216,13 @@ class Home(Page):
         return [indent(crop(each, width), MARGIN) if each.spans else each for each in rows]
 
 
+def unlisted(desk: DeskState) -> str:
+    """Return why there is no list of recordings yet; "" once it is known that there are none."""
+    if desk.runs:
+        return ""
+    return desk.runs_note or ("looking …" if desk.is_looking else "")
+
+
 def first_target(desk: DeskState) -> tuple[str, str] | None:
     """Return the first row there is."""
     if desk.jobs:
@@ -226,7 +235,8 @@ def job_lines(desk: DeskState, width: int) -> list[Line]:
     here = [each for each in desk.jobs if not each.slurm]
     queued = [each for each in desk.jobs if each.slurm]
     columns = JobColumns(width, desk.jobs)
-    rows = [rule("running here", width, desk.jobs_note or text_of.count(len(here), "training"))]
+    found = "" if desk.is_looking and not here else text_of.count(len(here), "training")
+    rows = [rule("running here", width, desk.jobs_note or found)]
     if here:
         rows += [columns.head(), *(_job_line(each, columns) for each in here)]
     else:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 WIDE = 120  # columns from which findings stand beside
 MARGIN = 1
 ROOMY = 27  # rows of the page from which the newest steps have a chart beside that of the whole run
+# Rows of a finding that is more than a remark, and of a remark (0: its title alone), the roomiest first.
+ROOM_OF_FINDINGS = ((9, 9), (9, 6), (9, 5), (9, 4), (9, 0), (4, 0))
+MOST_UNKNOWN = 5  # rows of what nobody observed: boilerplate
 FIRST_ROWS = 2  # of what to do first, in one column
 
 
@@ -61,7 +64,11 @@ class Overview(Page):
         "overheads",
         "goodput",
     )
-    keys: tuple[str, ...] = ("ranks", "open", "help", "pause", "palette", "report", "quit")
+    # C only where a rank is late or the job stands; those behind the report where there is room for them.
+    keys: tuple[str, ...] = (
+        *("ranks", "open", "stacks", "help", "pause", "palette", "report"),
+        *("dialogue", "events", "goodput", "quit"),
+    )
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the whole screen; what does not fit is shortened part by part, the verdict never."""
@@ -183,7 +190,6 @@ def _wide(view: RunView, width: int, height: int, chosen: str) -> list[Line]:
     right_width = width - left_width - 3
     verdict = [*_verdict(view, width, 3), *sections.lenses(view, width)]
     body = height - len(verdict) - 2
-    lost = sections.losses(view, right_width, 6)
     culprits = sections.culprits(view, left_width, 4)
     phases = sections.phases(view, left_width, 5)
     comm = [*sections.communication(view, left_width, 3), *sections.device(view, left_width, 2)]
@@ -206,31 +212,35 @@ def _wide(view: RunView, width: int, height: int, chosen: str) -> list[Line]:
         *culprits,
         *rank_block(view, left_width, rank_rows),
     ]
-    hosts = sections.hosts(view, right_width, 6)
-    unknown = sections.unknowns(view, right_width, 5)
-    tail = [
-        *([rule("hosts", right_width), *hosts, BLANK] if hosts else []),
-        *([rule("not observed", right_width), *unknown, BLANK] if unknown else []),
-        *(
-            [rule("source" if sections.is_only_imported(view) else "lost", right_width), *lost]
-            if lost
-            else []
-        ),
-    ]
-    # What to do never gives way to what was found beside, to hosts or to what nobody observed.
-    actions = _first_actions(view, right_width, body // 3)
-    finding_rows = max(body - len(tail) - len(actions) - 1, 3)
-    found = _finding_blocks(view, right_width, finding_rows)
-    right = [
-        *actions,
-        rule("findings", right_width, _finding_summary(view)),
-        *_finding_rows(view, found, finding_rows, chosen),
-        *([BLANK] if not found else []),
-        *tail,
-    ]
-    joined = beside(left[:body], left_width, right[:body])
+    joined = beside(left[:body], left_width, _right(view, right_width, body, chosen)[:body])
     joined += [BLANK] * (body - len(joined))
     return [*verdict, BLANK, *joined[:body], sections.source(view, width)]
+
+
+def _right(view: RunView, width: int, body: int, chosen: str) -> list[Line]:
+    """What to do, what was found, hosts, what nobody observed, what was lost, in `body` rows.
+
+    What to do never gives way to the others, and what was found is not cut while boilerplate has rows: what nobody
+    observed has one until the findings and the actions have what they want.
+    """
+    hosts, lost = sections.hosts(view, width, 6), sections.losses(view, width, 6)
+    has_unknown = bool(sections.unknowns(view, width, 1))
+    fixed = (len(hosts) + 2) * bool(hosts) + (len(lost) + 1) * bool(lost) + 3 * has_unknown + 1
+    actions = _first_actions(view, width, body // 3)
+    finding_rows = max(body - fixed - len(actions), 3)
+    found = _finding_blocks(view, width, finding_rows)
+    shown = [*_finding_rows(view, found, finding_rows, chosen), *([BLANK] if not found else [])]
+    actions = _first_actions(view, width, max(body // 3, body - fixed - len(shown) - 1))
+    spare = max(body - fixed - len(actions) - len(shown), 0)
+    unknown = sections.unknowns(view, width, min(1 + spare, MOST_UNKNOWN))
+    return [
+        *actions,
+        rule("findings", width, _finding_summary(view)),
+        *shown,
+        *([rule("hosts", width), *hosts, BLANK] if hosts else []),
+        *([rule("not observed", width), *unknown, BLANK] if unknown else []),
+        *([rule("source" if sections.is_only_imported(view) else "lost", width), *lost] if lost else []),
+    ]
 
 
 def _first_finding(view: RunView) -> Finding | None:
@@ -277,12 +287,13 @@ def _first_actions(view: RunView, width: int, max_rows: int) -> list[Line]:
 
 
 def _finding_blocks(view: RunView, width: int, most: int) -> list[Line]:
-    """Return the findings with their sentences; where not all fit, a mere row of each that is no warning."""
-    for spells_all in (True, False):
+    """Return the findings with their sentences; where not all fit, a remark has less room, then the others have."""
+    for most_of_warning, most_of_remark in ROOM_OF_FINDINGS:
         rows: list[Line] = []
         for each in view.findings:
-            if spells_all or each.severity != "info":
-                rows += [*sections.finding_block(each, width, 4), BLANK]
+            most_rows = most_of_remark if each.severity == "info" else most_of_warning
+            if most_rows:
+                rows += [*sections.finding_block(each, width, most_rows), BLANK]
             else:
                 rows.append(sections.finding(each, width))
         if len(rows) <= most:

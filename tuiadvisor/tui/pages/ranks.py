@@ -197,6 +197,7 @@ class Ranks(Page):
     terms = ("waits", "causes", "last", "straggler")
     keys = (
         "open",
+        "stacks",
         "group",
         "sort",
         "filter",
@@ -204,6 +205,7 @@ class Ranks(Page):
         "value",
         "reverse",
         "open_all",
+        "capture",
         "overview",
         "help",
         "pause",

@@ -192,6 +192,8 @@ class Runs(Page):
         found = text_of.count(len(self.desk.runs), "recording")
         if self.filter:
             found = f"filter “{self.filter}”: {num_chosen:,} of {found}"
+        if self.desk.runs_note and not self.desk.runs:
+            found = ""  # it is being looked: 0 would be a count that nobody made
         marks = self._marks() if self.marked else ""
         return "runs", width, " · ".join(part for part in (marks, self.desk.runs_note, found) if part)
 
