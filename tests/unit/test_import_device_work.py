@@ -81,10 +81,10 @@ def test_where_a_devices_time_went_worked_out_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "says"),
     [
-        (580, 1000, f"computes 38.6 % of 0.001 s (1 step and what is around); {MOST_BESIDE}"),
-        (0, 420, f"computes 38.6 % of 0.001 s (1 step and what is around); {MOST_BESIDE}"),
-        (30, 1000, "computes 96.5 % of 0.00097 s (1 step, from its first event to its last)"),
-        (-100, 1100, "computes 97.2 % of 0.0012 s (1 step and what is around)"),
+        (580, 1000, f"computes 38.6 % of 1 ms (1 step and what is around); {MOST_BESIDE}"),
+        (0, 420, f"computes 38.6 % of 1 ms (1 step and what is around); {MOST_BESIDE}"),
+        (30, 1000, "computes 96.5 % of 970 µs (1 step, from its first event to its last)"),
+        (-100, 1100, "computes 97.2 % of 1.2 ms (1 step and what is around)"),
     ],
     ids=["before", "after", "little", "beyond"],
 )  # fmt: skip
@@ -106,7 +106,7 @@ def test_one_rank_says_what_one_rank_can_tell(tmp_path: Path, capsys: pytest.Cap
     """The largest part of what is not computing; in the summary, the verdict, the document and on the screen."""
     told, view = imported(loader_bound(tmp_path), capsys)
     (says,) = told["says"]
-    assert "computes 10.0 % of 0.001 s (1 step and what is around)" in says
+    assert "computes 10.0 % of 1 ms (1 step and what is around)" in says
     assert "31.0 %: held back by other streams or events" in says
     assert says.endswith("One rank alone does not tell who is late")
     assert view.verdict.decision is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,6 +96,24 @@ def test_the_same_file_name_in_another_folder_is_another_job(monkeypatch: pytest
         again.wait()
         offered.append(again.sentence(over(), "here"))
     assert offered == ["", "train.py trains here again (2 ranks): tuiadvisor watch --pid 950"]
+
+
+def test_what_its_own_launcher_starts_anew_is_watched_on_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with torchrun --max-restarts: the screens offered the job that they were about to show again."""
+    parent = SimpleNamespace(ppid=900)
+    monkeypatch.setattr(started_again, "stat", lambda _pid: parent)
+    monkeypatch.setattr(started_again, "working_folder", lambda _pid: "/home/me/job")
+    now_s = [100.0]
+    again = StartedAgain(lambda: ([training(901)], 0), lambda: now_s[0])
+    lives = replace(over(), ended="", ranks=tuple(replace(row, host="here") for row in over().ranks))
+    said_at = []
+    again.sentence(lives, "here")
+    for after_s in (1.0, 2 * started_again.PICKED_UP_S):
+        now_s[0] += after_s
+        again.sentence(over(), "here")
+        again.wait()
+        said_at.append(bool(again.sentence(over(), "here")))
+    assert said_at == [False, True], "where nobody has picked it up by then it is worth a word"
 
 
 def test_one_that_ran_beside_it_is_not_its_next_run() -> None:

@@ -127,6 +127,17 @@ def test_no_finding_is_cut_for_what_nobody_observed() -> None:
     assert "metric 0" in text
 
 
+def test_a_picture_leaves_the_cursor_of_the_map_where_it_is() -> None:
+    """Whether C and P may be pressed was asked in a way that took the cell as opened."""
+    keyboard = Keyboard(views.live(views.straggler()))
+    keyboard.press("2", "<")
+    assert "▼" in keyboard.press("<")
+    keyboard.press("?", "escape")
+    shown = keyboard.draw()
+    assert "▼" in shown
+    assert "C Code" in shown
+
+
 def test_not_enough_yet_names_how_many_steps() -> None:
     """No decision before its time, and no word twice."""
     text = "\n".join(screen(STATES["too early"], 80, 24))

@@ -63,6 +63,7 @@ class BeforeAfter:
         self._live = live
         self._live_path = live_path
         self._intent = intent
+        self._then: int | None = None  # the live run's newest step as it was compared last
         self._awaits_after = live is not None and bool(live_path)  # nothing was compared yet
 
     def compare(self, before: str, after: str, *, is_silent: bool = False) -> None:
@@ -74,13 +75,14 @@ class BeforeAfter:
         shown = self._state().comparison
         if shown is None or (before, after) != (shown.before.path, shown.after.path):
             self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
-        step = self._live_step() if self._is_live(before) or self._is_live(after) else None
-        sides = []
+        step, sides, then = None, [], self._live_step()
         for path in (before, after):
             note = _say_nothing if is_silent else self._note
             frames = self._frames(path, note)
             try:
                 sides.append(measure(path, frames))
+                if self._is_live(path):
+                    step, self._then = sides[-1].view.last_step, then  # it went on while it was read
             except TuiadvisorError as error:
                 self._change(comparison=None, comparison_note=str(error))
                 return
@@ -90,8 +92,8 @@ class BeforeAfter:
 
     def due_again(self) -> CompareAnew | None:
         """The live run went on since it was compared: by enough to be read again, or to its end."""
-        then, view = self._state().compared_step, self._live.latest().view if self._live is not None else None
-        if then is None or view is None or view.last_step is None or self._state().comparison is None:
+        then, view = self._then, self._live.latest().view if self._live is not None else None
+        if then is None or view is None or view.last_step is None or self._state().compared_step is None:
             return None
         more = view.last_step - then
         is_due = more >= max(STEPS_AFTER, MORE_STEPS * then) or (more > 0 and bool(view.ended))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent.discovery import trainings
-from tuiadvisor.agent.procfs import working_folder
+from tuiadvisor.agent.procfs import stat, working_folder
 from tuiadvisor.agent.session import mapped_rings
 from tuiadvisor.log import Logger
 from tuiadvisor.shellword import shell_word
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 LOOK_EVERY_S: Final = 5.0
+PICKED_UP_S: Final = 60.0  # chosen: ranks that import torch for as long are rare
 MOST_NAMES: Final = 100  # chosen: nobody looks for the hundredth
 
 logger: Final = Logger(__name__)
@@ -43,6 +44,8 @@ class StartedAgain:
         """kept: file of the run that has ended; the next one is kept too, for only then are the two compared."""
         self._kept = kept
         self._folder = ""  # in which its ranks work; "" while it was not seen
+        self._launchers: frozenset[int] = frozenset()  # of those ranks
+        self._over_since_s = 0.0
         self._look = look
         self._clock_s = clock_s
         self._due_s = 0.0
@@ -53,10 +56,11 @@ class StartedAgain:
         """What runs again and how to watch it; "" while nothing does. host: this one's name."""
         if view is None or host not in view.run.hosts or not view.run.label:
             return ""
-        if not view.ended:
-            self._note_folder(view, host)
-            return ""
         now_s = self._clock_s()
+        if not view.ended:
+            self._note_place(view, host)
+            self._over_since_s = now_s
+            return ""
         is_looking = self._thread is not None and self._thread.is_alive()
         if now_s >= self._due_s and not is_looking:
             self._due_s = now_s + LOOK_EVERY_S
@@ -75,11 +79,17 @@ class StartedAgain:
         if self._thread is not None:
             self._thread.join()
 
-    def _note_folder(self, view: RunView, host: str) -> None:
+    def _note_place(self, view: RunView, host: str) -> None:
         """A train.py of another folder is another job, and only a process that runs tells its folder."""
         if not self._folder:
-            pids = (row.pid for row in view.ranks if row.host == host and row.pid is not None)
+            pids = [row.pid for row in view.ranks if row.host == host and row.pid is not None]
             self._folder = next(filter(None, map(working_folder, pids)), "")
+            self._launchers = frozenset(found.ppid for pid in pids if (found := stat(pid)) is not None)
+
+    def _is_picked_up(self, training: FoundTraining) -> bool:
+        """Whether its own launcher starts it anew, which is watched on by itself: not so late that it is not."""
+        is_own = training.ranks[0].ppid in self._launchers
+        return is_own and self._clock_s() - self._over_since_s < PICKED_UP_S
 
     def _search(self, label: str, started_s: float | None, former: frozenset[int]) -> None:
         try:
@@ -89,6 +99,7 @@ class StartedAgain:
                     for one in self._look()[0]
                     if _is_next(one, label, former)
                     and _is_later(one, started_s)
+                    and not self._is_picked_up(one)
                     and (not self._folder or self._folder == working_folder(one.ranks[0].pid))
                 ),
                 None,

@@ -15,6 +15,7 @@ from tuiadvisor.importers.hostops import own_times
 from tuiadvisor.metrics.series.intervals import Intervals, both, union
 from tuiadvisor.metrics.traces.device_split import device_split
 from tuiadvisor.metrics.traces.gpu_timeline import gpu_time
+from tuiadvisor_rules.message import seconds as duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,7 +213,7 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
         # Else what the host does there would be in no sentence: the steps' time is the base.
         window += sum(beside.values())
         parts = [(BESIDE_WORDS["cpu" if row["device"] == "cpu" else "gpu"], sum(beside.values()))]
-    said = f"{who} computes {_percent(found['compute_s'], window)} of {window:.4g} s ({of})"
+    said = f"{who} computes {_percent(found['compute_s'], window)} of {duration(window)} ({of})"
     if parts:
         words, seconds = parts[0]
         said += f"; the largest part of the rest, {_percent(seconds, window)}: {words}"

@@ -206,9 +206,13 @@ class Page:
         """Move the view; `lines` keeps it within the page."""
         self.top = max(self.top + rows, 0)
 
+    def pointed(self) -> Target | None:
+        """Return what the cursor stands on; asked at every picture, it changes nothing."""
+        return self.cursor if self.cursor in self.targets else None
+
     def opened(self) -> Target | None:
         """Return what enter opens."""
-        return self.cursor if self.cursor in self.targets else None
+        return self.pointed()
 
     def can_open(self, state: FeedState) -> bool:  # noqa: ARG002 - pages that need it override
         """Whether enter does anything."""

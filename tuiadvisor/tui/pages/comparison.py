@@ -234,7 +234,11 @@ class ComparePage(Page):
         said = (
             f"{marked.name} ({marked.label}), marked at step {marked.step:,}; all its recorded steps count. "
         )
-        said += _what_follows(marked, state.view if self.desk.has_live and not self.desk.open_path else None)
+        if self.desk.comparison is not None and self.desk.compared_step is not None:
+            said += "The live run is compared with it."
+        else:
+            shows_live = self.desk.has_live and not self.desk.open_path
+            said += _what_follows(marked, state.view if shows_live else None)
         rows = [rule("marked with B: the state before a change", width)]
         return [*rows, *(line((text, "text")) for text in wrap(said, width)), BLANK]
 
@@ -381,7 +385,7 @@ def _environment_block(comparison: Comparison, width: int) -> list[Line]:
         return []
     rows = [BLANK, rule("not the same in both", width)]
     for entry in comparison.environment:
-        rows += bullet(f"{entry.what}:", f"{entry.before} -> {entry.after}", width)
+        rows += bullet(f"{entry.what}:", f"{entry.before} → {entry.after}", width)
     return rows
 
 
@@ -465,9 +469,11 @@ def _phases(comparison: Comparison) -> list[Line]:
 
 
 def _phase(entry: PhaseChange) -> Line:
-    change = text_of.seconds(entry.change_s)
-    if entry.change_s is not None and entry.change_s > 0:
-        change = f"+{change}"
+    change = text_of.UNKNOWN
+    if entry.change_s is not None:
+        size = text_of.seconds(abs(entry.change_s))
+        sign = "" if size.startswith("0 ") else "+" if entry.change_s > 0 else "-"
+        change = f"{sign}{size}"
     figures = (text_of.seconds(entry.before_s), text_of.seconds(entry.after_s), change)
     role = "text" if not entry.significant else "bad" if (entry.change_s or 0) > 0 else "good"
     letter = (bars.PHASE_LETTERS[entry.phase], f"phase:{entry.phase}")
@@ -481,7 +487,7 @@ def _phase(entry: PhaseChange) -> Line:
 
 
 def _finding(entry: FindingChange, width: int) -> list[Line]:
-    costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
+    costs = _costs(entry.loss_before_s, entry.loss_after_s)
     is_priced = entry.loss_before_s is not None or entry.loss_after_s is not None
     note = {"hidden": "most of it is still there", "uncovered": "it was there before"}.get(entry.state)
     ranks = entry.ranks_after or entry.ranks_before
@@ -492,5 +498,8 @@ def _finding(entry: FindingChange, width: int) -> list[Line]:
     return bullet(f"{entry.state}:", f"{entry.title} ({said})" if said else entry.title, width)
 
 
-def _cost(loss_s: float | None) -> str:
-    return "-" if loss_s is None else text_of.seconds(loss_s)
+def _costs(before_s: float | None, after_s: float | None) -> str:
+    """What a finding costs a step; of one that is there in one run alone, that."""
+    if before_s is None or after_s is None:
+        return f"{text_of.seconds(after_s if before_s is None else before_s)} a step"
+    return f"{text_of.seconds(before_s)} → {text_of.seconds(after_s)} a step"

@@ -99,7 +99,7 @@ class Guidance(Page):
     of_run = False
     about_run = True
     terms = ("gain", "break_even", "pattern")
-    keys = ("open", "dialogue", "next_rank", "previous_rank", "up", "down", "help", "quit")
+    keys = ("open", "dialogue", "next_rank", "previous_rank", "help", "up", "down", "quit")
     labels: ClassVar = {"open": "Answer", "next_rank": "Next pattern", "previous_rank": "Pattern before"}
     abouts: ClassVar = {
         "open": "answer the question the cursor stands on",

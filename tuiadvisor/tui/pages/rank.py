@@ -63,7 +63,7 @@ def rank_at(page: Page) -> int | None:
     """Return the rank that is shown or selected."""
     if isinstance(page, RankPage):
         return page.rank
-    pointed = page.opened()
+    pointed = page.pointed()
     return int(pointed[1]) if pointed is not None and pointed[0] == "rank" else None
 
 

@@ -386,7 +386,11 @@ class Ranks(Page):
         if self.heat.cell is not None and not self.shows_phases:
             step, self.heat.cell = self.heat.cell, None
             return ("step", str(step))
-        return super().opened() or self.previewed
+        return self.pointed()
+
+    def pointed(self) -> Target | None:
+        """Return the row of the cursor, else the rank shown below, wherever the map's cursor stands."""
+        return super().pointed() or self.previewed
 
     def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
         """Return the selected rank, else the culprit, one lost or awaited, the first: the table leaves room for it."""
