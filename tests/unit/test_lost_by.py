@@ -207,6 +207,23 @@ def test_a_wrong_own_loss_is_refused(loss: str, why: str) -> None:
         own_rule(loss=loss)
 
 
+def test_what_is_lost_and_not_explained_stands_in_the_row_of_the_lenses() -> None:
+    """Lost 7 and 8 %, useful 48 % stood in one row: 37 % was missing. Where there is no room nothing else goes."""
+    seen = view("slow data")
+    assert seen.wall is not None
+    assert (lens_share(seen, NOWHERE) or 0.0) < 0.01
+    assert "not explained" not in sections.lenses(seen, 120)[0].text
+    slower = WallPart("unnamed", seen.wall.span_s, 0.5)
+    halved = (*(replace(part, share=part.share / 2) for part in seen.wall.waterfall), slower)
+    seen = replace(seen, wall=replace(seen.wall, span_s=2 * seen.wall.span_s, waterfall=halved))
+    assert pytest.approx(0.5, abs=0.01) == lens_share(seen, NOWHERE)
+    (row,) = sections.lenses(seen, 120)
+    assert "not explained 50 %  MFU" in row.text
+    (narrow,) = sections.lenses(seen, 70)
+    assert "not explained" not in narrow.text
+    assert "goodput" in narrow.text
+
+
 def test_a_lens_of_time_that_nobody_judged_is_unknown() -> None:
     """No loss was seen, which is not a loss of nothing."""
     seen = view("slow data")

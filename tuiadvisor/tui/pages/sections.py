@@ -14,7 +14,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap, wrap_within
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.draw import bars
-from tuiadvisor.views.lost_by import LENSES, lens_share
+from tuiadvisor.views.lost_by import LENSES, NOWHERE, lens_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP", "hang": "■ HANG"}
 SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
 SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
+LEAST_TOLD = 0.01  # of the wall time: less is missing by rounding, too
 
 
 NO_STEP_SEEN = "no step was seen"
@@ -105,16 +106,25 @@ def lenses(view: RunView, width: int) -> list[Line]:
     ]
     if fit_share := lens_share(view, "L-CODESIGN"):
         told.append((f"to {LENSES['L-CODESIGN']}", fit_share))
-    told += [("MFU", mfu), (LENSES["L-PURPOSE"], view.useful_share)]
-    if all(share is None for _, share in told):
+    rest = [("MFU", mfu), (LENSES["L-PURPOSE"], view.useful_share)]
+    if all(share is None for _, share in (*told, *rest)):
         return []  # as of an imported trace: four times unknown tells nothing
+    unexplained = lens_share(view, NOWHERE) or 0.0
+    if unexplained >= LEAST_TOLD:  # without it what is lost and what is useful would not sum up
+        fuller = _shares([*told, ("not explained", unexplained), *rest])
+        if length(fuller) <= width:
+            return [fuller]
+    return [crop(_shares([*told, *rest]), width)]
+
+
+def _shares(told: list[tuple[str, float | None]]) -> Line:
     spans: list[Span] = []
     for name, share in told:
         spans += [
             ("  " * bool(spans) + f"{name} ", "dim"),
             (text_of.share(share), "unknown" if share is None else "text"),
         ]
-    return [crop(Line(tuple(spans)), width)]
+    return Line(tuple(spans))
 
 
 def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
