@@ -459,3 +459,37 @@ def test_a_hang_is_as_long_as_it_was_seen_to_stand() -> None:
     assert 32.0 == pytest.approx(seconds(whole, "hang"))
     assert 7.0 == pytest.approx(seconds(told, "not_judged") - seconds(whole, "not_judged"))
     assert whole.span_s == pytest.approx(told.span_s)
+
+
+def test_a_stop_whose_step_is_held_no_more_stays_a_pause() -> None:
+    """42.8 s for rank 1, stopped by a signal, became slower, not explained, 2,048 steps later."""
+    stop = Fault("other", (1,), 8.0, onset=60, until=61)
+    job = Job(num_ranks=2, num_steps=2600, noise=0.01, faults=(stop,))
+    for num_steps, kind in ((800, "pause_rank_1"), (2600, "pause")):
+        told = wall(final_view(replace(job, num_steps=num_steps)))
+        assert 8.0 == pytest.approx(seconds(told, kind), rel=0.02)
+        assert 8.0 == pytest.approx(
+            sum(p.seconds for p in told.waterfall if p.kind.startswith("pause")), rel=0.02
+        )
+        assert 0.5 > seconds(told, "unnamed")
+        assert_sums(told, span_of(replace(job, num_steps=num_steps)))
+
+
+def test_checkpoints_and_long_steps_are_no_stop() -> None:
+    """A step may take seconds, a checkpoint half a minute; and it does not depend on where batches are cut."""
+    rows = np.zeros((len(FOLDED), 40), dtype=np.int64)
+    at = {name: FOLDED.index(name) for name in ("step", "begin_ns", "end_ns", "checkpoint_ns")}
+    length_s = np.full(40, 2.0)
+    length_s[[10, 20, 30]] = 15.0, 40.0, 42.0
+    end_ns = 10**9 + np.cumsum(length_s * 1e9).astype(np.int64)
+    rows[at["step"]], rows[at["end_ns"]] = np.arange(40), end_ns
+    rows[at["begin_ns"]] = end_ns - (length_s * 1e9).astype(np.int64)
+    rows[at["checkpoint_ns"], 20] = 38 * 10**9
+    whole, cut = WallTime(), WallTime()
+    whole.take([(rows, "host")])
+    for first in range(0, 40, 7):
+        cut.take([(rows[:, first : first + 7], "host")])
+    assert whole.lives == cut.lives
+    (life,) = whole.lives
+    mean_s = (life.end_ns - life.begin_ns) * 1e-9 / 40
+    assert 42.0 - mean_s == pytest.approx(life.stood_ns * 1e-9, abs=3.0)  # 15 s is not ten times as long

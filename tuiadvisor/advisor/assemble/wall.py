@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.advisor.judge.waterfall import Clocks, waterfall
+from tuiadvisor.advisor.steps.wall_time import stood_beyond
 from tuiadvisor.metrics.steps.step_table import NS, PHASE_INDEX
 from tuiadvisor.phases import PAUSES
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.goodput import Accounted
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.advisor.steps.wall_time import Life, WallTime
+    from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.goodput import Goodput
 
 
@@ -57,6 +59,7 @@ def wall_goodput(
         stands_s=stands_s,
         change=change,
         marked_s=marked_s,
+        stood_within_s=_stood_within_s(last, store, seen.table, wall.rank),
         steps_before=roster.clocks.steps_before(roster.ranks.get(wall.rank), last.host),
         wall_shift_ns=roster.clocks.wall_shift_ns(last.host),
     )
@@ -74,6 +77,26 @@ def _on_device(lives: list[Life], device: Stretch | None) -> list[Life]:
     if device.last_step == life.last_step:
         life = replace(life, end_ns=max(device.end_ns, life.begin_ns))
     return [life]
+
+
+def _stood_within_s(life: Life, store: StepStore, table: StepTable | None, rank: int) -> float:
+    """Seconds that the job stood in single steps which are held still: as pauses these are judged there."""
+    offset = store.job_offsets().get(rank)
+    if table is None or offset is None or rank not in table.ranks:
+        return 0.0
+    row = table.ranks.index(rank)
+    own_steps = table.steps_of(np.arange(table.num_steps)) - offset
+    known = np.isfinite(table.step_s_RK[row]) & (own_steps > life.first_step) & (own_steps <= life.last_step)
+    begin_ns = int(table.origin_ns_R[row]) + np.rint(table.begin_s_RK[row, known] / NS).astype(np.int64)
+    length_ns = np.rint(table.step_s_RK[row, known] / NS).astype(np.int64)
+    paused_s = np.nansum(table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES], row][:, known], axis=0)
+    stood_ns = stood_beyond(
+        length_ns,
+        np.rint(paused_s / NS).astype(np.int64),
+        begin_ns - life.begin_ns,
+        own_steps[known] - life.first_step,
+    )
+    return float(stood_ns.sum()) * NS
 
 
 def _window(

@@ -37,6 +37,9 @@ class Clocks:
     marked_s: dict[str, float] = field(
         default_factory=dict
     )  # in pauses of this rank within the judged window
+    stood_within_s: float = (
+        0.0  # in single steps of the last life in which the job stood and which are held still
+    )
     steps_before: dict[int, int] = field(
         default_factory=dict
     )  # start of a process: steps that the training had done before, by its own count
@@ -289,11 +292,16 @@ def _within(seconds_of: dict[str, float], whole_s: float) -> dict[str, float]:
 
 
 def _marked_outside(clocks: Clocks) -> dict[str, float]:
-    """Seconds of checkpoints and evaluations of the rank that the window does not hold."""
+    """Seconds of checkpoints and evaluations of the rank that the window does not hold, and of steps in which it stood.
+
+    Why it stood then was said when it did; once its steps are held no more that it was a pause is all that is known.
+    """
     total = {
         name: sum(life.pauses_ns[index] for life in clocks.lives) * NS for index, name in enumerate(PAUSES)
     }
-    return {name: max(spent - clocks.marked_s.get(name, 0.0), 0.0) for name, spent in total.items()}
+    outside = {name: max(spent - clocks.marked_s.get(name, 0.0), 0.0) for name, spent in total.items()}
+    stood_s = sum(life.stood_ns for life in clocks.lives) * NS - clocks.stood_within_s
+    return outside | {"pause": max(stood_s, 0.0)}
 
 
 def _steps(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.steps.step_store import FOLDED, MAX_CLOCK_NS
+from tuiadvisor.metrics.hang.detection import MIN_STILL_S
+from tuiadvisor.metrics.steps.step_table import NS
 from tuiadvisor.phases import PAUSES
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 MAX_LIVES: Final = 256  # more are a damaged recording: the last takes what comes
 MAX_GAPS: Final = 256  # of a life: beyond them, steps that are not there count as the others
 NO_TIME: Final = 0.1  # of a step: less time than this for one that is not there is none
+# Chosen, of the mean step until then: in a longer one the job stood, as long as a hang is said from on.
+STOOD_STEPS: Final = 10
 _RANK, _STEP, _BEGIN, _END, _OTHER = (
     FOLDED.index(name) for name in ("rank", "step", "begin_ns", "end_ns", "other_ns")
 )
@@ -40,6 +44,9 @@ class Life:
     first_other_ns: int  # of the first record: time in no phase, so before the first step if it is that
     first_ns: int  # its length
     pauses_ns: tuple[int, ...]  # in the order of PAUSES
+    stood_ns: int = (
+        0  # in single steps in which the job stood, beyond a mean one; checkpoints and the like apart
+    )
     num_skipped: int = (
         0  # numbers between two records for which there is no time: a trace of some steps, laid end to end
     )
@@ -87,6 +94,7 @@ class WallTime:
                 end_ns=int(rows[_END, -1]),
                 last_step=int(rows[_STEP, -1]),
                 pauses_ns=pauses,
+                stood_ns=last.stood_ns + _stood_ns(rows, last),
                 num_skipped=last.num_skipped + int(_skipped(rows, last).sum()),
                 gaps=_with_gaps(rows, last),
             )
@@ -109,15 +117,37 @@ class WallTime:
                     total + min(max(row[at], 0), end - begin)
                     for total, at in zip(last.pauses_ns, _PAUSES.values(), strict=True)
                 )
-                num = last.num_skipped + int(_skipped(np.array(row)[:, None], last).sum())
-                gaps = _with_gaps(np.array(row)[:, None], last)
+                alone = np.array(row)[:, None]
                 self.lives[-1] = replace(
-                    last, end_ns=end, last_step=step, pauses_ns=pauses, num_skipped=num, gaps=gaps
+                    last,
+                    end_ns=end,
+                    last_step=step,
+                    pauses_ns=pauses,
+                    stood_ns=last.stood_ns + _stood_ns(alone, last),
+                    num_skipped=last.num_skipped + int(_skipped(alone, last).sum()),
+                    gaps=_with_gaps(alone, last),
                 )
 
     @staticmethod
     def _is_new(last: Life, host: str, begin: int, step: int) -> bool:
         return host != last.host or (step <= last.last_step and begin >= last.end_ns)
+
+
+def stood_beyond(length: Ints, paused: Ints, before: Ints, num_before: Ints) -> Ints:
+    """Of each step what it took beyond a mean one where the job stood in it, else 0.
+
+    length: ns, of which paused in checkpoints and the like. before: ns of the num_before steps until then.
+    """
+    mean = before // np.maximum(num_before, 1)
+    beyond = length - paused - mean
+    stood = (num_before > 0) & (beyond >= MIN_STILL_S / NS) & (beyond >= STOOD_STEPS * mean)
+    return np.where(stood, beyond, 0)
+
+
+def _stood_ns(rows: Ints, life: Life) -> int:
+    begin, length = rows[_BEGIN], rows[_END] - rows[_BEGIN]
+    paused = np.clip(rows[list(_PAUSES.values())], 0, length).sum(axis=0)
+    return int(stood_beyond(length, paused, begin - life.begin_ns, rows[_STEP] - life.first_step).sum())
 
 
 def _skipped(rows: Ints, last: Life) -> Ints:
