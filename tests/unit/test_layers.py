@@ -183,6 +183,7 @@ ALLOWED = {
             "tuiadvisor.errors",
             "tuiadvisor.paused_gc",
             "tuiadvisor.preferences",
+            "tuiadvisor.paused_gc",
         ),
         *("tuiadvisor.ownpython", "tuiadvisor.shellword", "tuiadvisor.__version__", "tuiadvisor_rules"),
         "tuiadvisor.small_file",
