@@ -368,6 +368,28 @@ def test_a_head_says_less_where_there_is_less_room_instead_of_nothing() -> None:
         assert has_change == (change in text)
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 50)])
+def test_why_nothing_is_decided_is_not_cut_beside_the_chart(width: int, height: int) -> None:
+    """In the right column it went on behind the edge of the screen: "no step was seen by the devices' o"."""
+    view = views.healthy()
+    why = "no step was seen by the devices' own clocks, and of nothing else can it be told"
+    window = replace(view.window, enough=False, why_undecided=why)
+    view = replace(view, window=window, findings=(), verdict=replace(view.verdict, decision=None))
+    keyboard = Keyboard(views.live(view))
+    drawn = [row.text for row in keyboard.place.rows(width, height)]
+    assert max(map(length, keyboard.place.rows(width, height))) <= width
+    assert "else can it be told" in "\n".join(drawn)
+
+
+def test_what_was_typed_and_finds_nothing_is_said_whole() -> None:
+    """A row that is as long as what was typed, behind the edge of the screen."""
+    keyboard = Keyboard(views.live(views.straggler()))
+    keyboard.press("2", "/", *"a" * 38, "enter")
+    drawn = keyboard.place.rows(80, 24)
+    assert max(map(length, drawn)) <= 80
+    assert "esc clears it" in " ".join(" ".join(row.text for row in drawn).split())
+
+
 @pytest.mark.parametrize("key", "1234")
 def test_a_long_name_of_a_job_leaves_the_screens_their_place(key: str) -> None:
     """Of the header at 80 columns all tabs were gone, so nothing said which screen this was."""

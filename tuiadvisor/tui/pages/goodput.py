@@ -48,7 +48,8 @@ class GoodputPage(Page):
         room = width - 2 * MARGIN
         wall = state.view.wall
         why = words.NO_STEPS if state.view.last_step is None else words.EARLIER
-        rows = goodput_lines(wall, room) if wall else [line((f"goodput unknown: {why}", "dim"))]
+        unknown = [line((row, "dim")) for row in wrap(f"goodput unknown: {why}", room)]
+        rows = goodput_lines(wall, room) if wall else unknown
         late = words.late_words(state.view) if wall else ""
         rows += bullet("·", late, room) if late else []
         rows += layer_lines(state.view, room)

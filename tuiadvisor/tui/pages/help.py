@@ -184,7 +184,7 @@ class PalettePage(Page):
         if self.cursor not in targets:
             self.cursor = targets[0] if targets else None
         if not rows:
-            rows = [line((f"no command contains “{self.typed}”", "dim"))]
+            rows = [line((row, "dim")) for row in wrap(f"no command contains “{self.typed}”", width - 2)]
         head = [rule("commands", width - 2, f"{len(targets)} of {len(self.all_commands)}")]
         arranged = self.arranged([indent(each, 1) for each in rows], width, height - 1)
         if self.cursor in self.target_rows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule, wrap
+from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule, wrap, wrap_within
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
@@ -151,7 +151,7 @@ def _narrow(
         *culprits,
         *rank_block(view, width, rank_rows),
         rule("findings", width, _finding_summary(view)),
-        *_finding_rows(view, found, finding_rows, chosen),
+        *_finding_rows(view, found, width, finding_rows, chosen),
     ]
     # Where even the least is too much the findings go first, what was lost never.
     rows = [*rows[: height - 1 - len(lost)], *lost]
@@ -229,7 +229,7 @@ def _right(view: RunView, width: int, body: int, chosen: str) -> list[Line]:
     actions = _first_actions(view, width, body // 3)
     finding_rows = max(body - fixed - len(actions), 3)
     found = _finding_blocks(view, width, finding_rows)
-    shown = [*_finding_rows(view, found, finding_rows, chosen), *([BLANK] if not found else [])]
+    shown = [*_finding_rows(view, found, width, finding_rows, chosen), *([BLANK] if not found else [])]
     actions = _first_actions(view, width, max(body // 3, body - fixed - len(shown) - 1))
     spare = max(body - fixed - len(actions) - len(shown), 0)
     unknown = sections.unknowns(view, width, min(1 + spare, MOST_UNKNOWN))
@@ -307,11 +307,12 @@ def _finding_summary(view: RunView) -> str:
     return ", ".join(parts)
 
 
-def _finding_rows(view: RunView, found: list[Line], most: int, chosen: str) -> list[Line]:
+def _finding_rows(view: RunView, found: list[Line], width: int, most: int, chosen: str) -> list[Line]:
     """Return the findings that fit, the chosen one among them, or why there are none."""
     if not found:
         waiting = sections.not_enough(view)
-        return [line((waiting or "nothing found that is worth acting on", "dim"))]
+        told = waiting or "nothing found that is worth acting on"
+        return [line((row, "dim")) for row in wrap_within(told, width, most)]
     if len(found) <= most:
         return found
     target = ("finding", chosen)

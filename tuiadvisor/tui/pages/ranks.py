@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, Span, Target, indent, length, line, rule, select, spread
+from tuiadvisor.text.line import BLANK, Line, Span, Target, indent, length, line, rule, select, spread, wrap
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.contract.prompt import Prompt
@@ -306,7 +306,9 @@ class Ranks(Page):
         def drawn(targets: list[Target]) -> list[Line]:
             return [self._row(view, target, columns, left_step, width) for target in targets]
 
-        rows = drawn(visible) or [indent(line((self._why_empty(view), "dim")), 1)]
+        rows = drawn(visible) or [
+            indent(line((row, "dim")), 1) for row in wrap(self._why_empty(view), width - 2)
+        ]
         self.previewed = None
         if len(rows) + PREVIEW_ROWS <= self.height:
             rows += self._preview(view, width, self.height - len(rows))
