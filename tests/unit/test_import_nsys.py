@@ -130,6 +130,28 @@ def test_one_process_is_one_ranks_trace(tmp_path: Path, capsys: pytest.CaptureFi
     assert 1e-3 == pytest.approx(view.step.seconds["data_wait"])
 
 
+@pytest.mark.parametrize("kind", ["nsys", "rocprof"])
+def test_another_kind_is_not_taken_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """PyTorch's traces were said to be an export of Nsight Systems, and what its NVTX ranges should be called."""
+    content = {"traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 1}]}
+    (tmp_path / "rank0.json").write_text(json.dumps(content))
+    for more in ([], ["--json"], ["-o", str(tmp_path / "run.tuirec")]):
+        assert 2 == main(["import", kind, str(tmp_path), *more])
+        told = capsys.readouterr()
+        assert ("", 1) == (told.out, told.err.count("\n"))
+        assert f"is not in it; tuiadvisor open {tmp_path} says what it is" in told.err
+    assert 0 == main(["import", "kineto", str(tmp_path)])
+
+
+def test_a_list_without_events_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was '1 trace', of an unknown rank."""
+    (tmp_path / "rank0.json").write_text("[1, 2, 3]")
+    assert 2 == main(["import", "kineto", str(tmp_path)])
+    assert "rank0.json: no event of a profiler is in it" in capsys.readouterr().err
+
+
 def test_tables_of_a_later_layout_are_the_same(tmp_path: Path) -> None:
     """With a suffix; a view of the plain name beside them is not read."""
     plain, later = export(tmp_path / "plain.sqlite"), export(tmp_path / "later.sqlite")

@@ -64,7 +64,7 @@ def read_kineto(
         if path.parent.parent not in {folder, folder.parent} and folder.is_dir():
             name = str(path.relative_to(folder))  # a folder between them may be named after the rank
         try:
-            if rocprofs := _of_rocprof(path):
+            if rocprofs := of_rocprof(path):
                 traces.append(measure(_read(rocprofs, name, told, with_work=with_work)))
             elif is_nsys(path):
                 traces += [measure(trace) for trace in read_nsys(path, told, name, with_work=with_work)]
@@ -82,6 +82,12 @@ def read_kineto(
     return TraceFolder(tuple(traces), tuple(losses))
 
 
+def demand_any(folder: Path, is_wanted: Callable[[Path], object], what: str) -> None:
+    """TuiadvisorError where no file of a folder is what its kind says: another reader's words would be said of it."""
+    if not any(is_wanted(path) for path in _paths(folder)):
+        raise TuiadvisorError(f"{folder}: {what} is not in it; tuiadvisor open {folder} says what it is")
+
+
 def _paths(folder: Path) -> list[Path]:
     """The files of a folder; of rocprofv3's one a process, where nothing else is in it."""
     try:
@@ -95,7 +101,7 @@ def _paths(folder: Path) -> list[Path]:
         return found
 
 
-def _of_rocprof(path: Path) -> rocprof.RocprofProcess | None:
+def of_rocprof(path: Path) -> rocprof.RocprofProcess | None:
     """The process of a file of rocprofv3; None for any other."""
     with opened(path) as file:
         head = file.read(HEAD_BYTES)
@@ -142,6 +148,8 @@ def _read(
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
     columns.close()
+    if not columns.num_events and not source.rest:
+        raise TuiadvisorError(f"{source.path}: no event of a profiler is in it")
     if _is_ours(source.rest):
         raise TuiadvisorError(f"{source.path}: what tuiadvisor export wrote, no trace of a profiler")
     trace = columns.trace(name, source)

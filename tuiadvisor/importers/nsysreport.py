@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.imported import ImportedRun, NoStepsError
+from tuiadvisor.importers.kineto import demand_any
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.kinetorun import kineto_run
 from tuiadvisor.importers.nsys import has_whole_graphs, is_nsys
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.importers.imported import Progress
 
+WHAT: Final = "an SQLite export of Nsight Systems"
 WORDS: Final = "Nsight Systems' SQLite export, by the devices' clocks"
 NO_STEPS: Final = (
     "no NVTX range is called step or iteration, so there are no steps for a recording: "
@@ -34,11 +36,13 @@ WHOLE_GRAPHS: Final = (
 
 def nsys_document(path: Path, progress: Progress | None = None) -> dict[str, Any]:
     """As of profiler traces."""
+    demand_any(path, is_nsys, WHAT)
     return _told(path, kineto_document(path, progress=progress))
 
 
 def nsys_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
     """(the import's document, the run). NoStepsError where no range is a step."""
+    demand_any(path, is_nsys, WHAT)
     try:
         document, run = kineto_run(path, (), progress)
     except NoStepsError as error:

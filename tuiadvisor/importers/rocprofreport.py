@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.imported import ImportedRun, NoStepsError
+from tuiadvisor.importers.kineto import demand_any, of_rocprof
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.kinetorun import kineto_run
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.importers.imported import Progress
 
+WHAT: Final = "what rocprofv3 writes"
 WORDS: Final = "rocprofv3's traces, by the devices' clocks"
 NO_STEPS: Final = (
     "no ROCTx range is called step or iteration, so there are no steps for a recording: "
@@ -27,11 +29,13 @@ NO_RANK: Final = "rocprofv3 does not say which rank a process is of: -o rank%env
 
 def rocprof_document(path: Path, progress: Progress | None = None) -> dict[str, Any]:
     """As of profiler traces."""
+    demand_any(path, of_rocprof, WHAT)
     return _told(kineto_document(path, progress=progress))
 
 
 def rocprof_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
     """(the import's document, the run). NoStepsError where no range is a step."""
+    demand_any(path, of_rocprof, WHAT)
     try:
         document, run = kineto_run(path, (), progress)
     except NoStepsError as error:
