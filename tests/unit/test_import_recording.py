@@ -27,6 +27,7 @@ from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.recordingindex import RecordingIndex
+from tuiadvisor.text import format as text_of
 from tuiadvisor.text.format import TO
 from tuiadvisor.text.wording import steps_seen
 
@@ -248,6 +249,12 @@ def test_marks_whose_rounded_times_overlap_are_steps_all_the_same() -> None:
     assert [(at, 1_000 * at + (at > 5), 1_000 * at + 1_001) for at in range(5, 15)] == numbered(marks)
     within = [*marks, ("ProfilerStep#99", 14_100, 200)]
     assert numbered(marks) == numbered(within)
+
+
+def test_a_trace_begins_with_its_own_first_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report of steps 100 to 139 said steps 0 to 139."""
+    _, view = imported(marked(tmp_path / "traces", None), capsys)
+    assert text_of.steps(100, 139) == steps_seen(view)
 
 
 def test_many_collectives_are_counted_where_they_are_not_kept(
