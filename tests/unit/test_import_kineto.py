@@ -830,6 +830,71 @@ def test_calls_missing_at_one_ranks_start_do_not_shift_its_clock(cut_rank: int, 
     assert ((2,), 60 - 2 * first) == (found.culprits, found.num_collectives)
 
 
+def nearly_even(num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Begins and ends of three ranks in steps of 28 ms that differ by 0.1 ms, four calls each; rank 2 is 2 ms late."""
+    generator = np.random.default_rng(3)
+    lengths = np.repeat(28_000 + generator.normal(0, 100, num_steps), 4) / 4
+    end_us = np.cumsum(lengths)[:, None] + generator.normal(0, 2, (4 * num_steps, 3))
+    return end_us - np.array([2_050, 2_050, 50]), end_us
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+@pytest.mark.parametrize("what", ["begins later", "lost some"])
+def test_of_steps_of_nearly_one_length_the_clocks_are_told_by_what_ends_closest(
+    what: str, lacking: int
+) -> None:
+    """Ends a step apart agree within the tolerance too; those of one collective far closer."""
+    begin_us, end_us = nearly_even(24)
+    calls = {}
+    for rank in range(3):
+        kept = np.ones(96, dtype=bool)
+        if rank == lacking and what == "begins later":
+            kept[:20] = False
+        elif rank == lacking:
+            kept[[7, 30, 31, 62]] = False
+        calls[rank] = {
+            "all_reduce": Calls(
+                (1e3 * begin_us[kept, rank]).astype(np.int64), (1e3 * end_us[kept, rank]).astype(np.int64)
+            )
+        }
+    found = arrivals(calls, {"all_reduce": (0, 1, 2)}, complete=True, num_steps=24)
+    assert [0, 0, 0] == pytest.approx([row.clock_offset_ns for row in found.ranks], abs=5_000)
+    assert (2,) == found.culprits
+
+
+def test_a_lowest_rank_that_reaches_nobody_leaves_the_others_compared() -> None:
+    """Rank 0 is of another job: the others were compared with it alone, and so with nobody."""
+    begin_us, end_us = nearly_even(24)
+    calls = {
+        rank: {
+            "all_reduce": Calls(
+                (1e3 * begin_us[:, rank - 1]).astype(np.int64), (1e3 * end_us[:, rank - 1]).astype(np.int64)
+            )
+        }
+        for rank in (1, 2, 3)
+    }
+    other_ns = np.cumsum(np.random.default_rng(9).integers(2_000_000, 9_000_000, 60)).astype(np.int64)
+    calls[0] = {"all_reduce": Calls(other_ns - 50_000, other_ns)}
+    found = arrivals(calls, {"all_reduce": (0, 1, 2, 3)}, complete=True, num_steps=24)
+    assert (1, 96) == (found.reference, found.num_collectives)
+    assert [None, 0, 0, 0] == [row.clock_offset_ns and round(row.clock_offset_ns, -4) for row in found.ranks]
+
+
+def test_windows_of_different_steps_of_one_job_are_still_on_no_clock() -> None:
+    """A hundred pairs of windows that share no step: whatever ends closest ends so by chance."""
+    for seed in range(20):
+        for sigma_us in (1, 20, 50, 200, 800):
+            generator = np.random.default_rng([seed, sigma_us])
+            end_us = np.cumsum(np.repeat(28_000 + generator.normal(0, sigma_us, 24), 4) / 4)
+            windows = (end_us[:48], end_us[48:93])
+            calls = {
+                rank: {"x": Calls((1e3 * end).astype(np.int64) - 500_000, (1e3 * end).astype(np.int64))}
+                for rank, end in enumerate(windows)
+            }
+            found = arrivals(calls, {"x": (0, 1)}, complete=True, num_steps=12)
+            assert (0, ()) == (found.num_collectives, found.culprits), (seed, sigma_us)
+
+
 def test_the_ranks_without_a_trace_are_named_where_the_late_one_is_among_them(tmp_path: Path) -> None:
     """Not only that it was not recorded: which ranks were not."""
     document = kineto_document(job(tmp_path, 2, [0, 40, 0, -40], (2, 3)))

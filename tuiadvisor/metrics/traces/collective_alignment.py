@@ -60,13 +60,26 @@ class CommonClock:
 
 
 def common_clock(calls: Mapping[int, Mapping[str, Calls]]) -> CommonClock | None:
-    """Reach every rank from the lowest that communicates; None when none does."""
+    """Reach as many ranks as can be from one, the lowest of those that communicate; None when none does.
+
+    Where the lowest reaches few, as one that lacks calls, another may reach most.
+    """
     having = [rank for rank in sorted(calls) if any(c.end_ns.size for c in calls[rank].values())]
-    if not having:
-        return None
+    best: CommonClock | None = None
+    seen: set[int] = set()
+    for rank in having:
+        if rank not in seen and (best is None or len(best.clocks) < len(having) - len(seen)):
+            found = _from(rank, calls, having)
+            seen |= found.clocks.keys()
+            best = found if best is None or len(found.clocks) > len(best.clocks) else best
+    return best
+
+
+def _from(reference: int, calls: Mapping[int, Mapping[str, Calls]], having: list[int]) -> CommonClock:
+    """The clocks that this rank's is tied to."""
     silent = {rank: SILENT for rank in calls if rank not in having}
-    common = CommonClock(calls, having[0], {having[0]: RankClock(())}, silent)
-    frontier, open_ranks = [having[0]], having[1:]
+    common = CommonClock(calls, reference, {reference: RankClock(())}, silent)
+    frontier, open_ranks = [reference], [rank for rank in having if rank != reference]
     for near in frontier:  # grows while we walk it
         for rank in list(open_ranks):
             if not calls[near].keys() & calls[rank].keys():

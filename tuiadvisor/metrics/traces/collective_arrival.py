@@ -167,6 +167,8 @@ def _in_turn(first: tuple[int, ...], second: tuple[int, ...], waits_share: float
 
 def few_words(num_calls: int, more: tuple[str, str] = ("", "")) -> str:
     """Why calls are not compared. more: what else is said of one, and of several."""
+    if num_calls == 0:
+        return f"no collective was recorded on all of its ranks{more[0]}"
     if num_calls == 1:
         return f"only 1 collective was recorded on all of its ranks{more[0]}"
     return f"only {num_calls} collectives were recorded on all of their ranks{more[1]}"

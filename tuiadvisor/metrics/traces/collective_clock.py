@@ -28,6 +28,10 @@ SPACING_SHARE: Final = 0.1  # a vote takes no more than this share of the distan
 # what steps differ in length. Another offset at which most agree this much better is the clocks'.
 CLOSER: Final = 0.25
 LEAST_APART_NS: Final = 10_000  # kernels of one collective end closer together: no others are looked for
+# A vote that two offsets win is taken anew with this part of the tolerance, where MIN_AGREEING have to end together.
+FINER: Final = 10
+CLOSEST_NS: Final = 2_000  # as the least tolerance of a vote
+AMBIGUOUS: Final = "the communication calls end together at more than one offset of the clocks"
 MAX_VOTERS: Final = 2000  # calls a side taken into the vote: its cost is their product
 
 
@@ -82,7 +86,7 @@ def _none(why: str) -> Pairing:
 def _tolerance(calls: Mapping[str, Calls]) -> int:
     ends = np.sort(np.concatenate([c.end_ns for c in calls.values()]))
     spacing = float(np.median(np.diff(ends))) if ends.size > 1 else TOLERANCE_NS / SPACING_SHARE
-    return int(max(min(TOLERANCE_NS, SPACING_SHARE * spacing), 2_000))
+    return int(max(min(TOLERANCE_NS, SPACING_SHARE * spacing), CLOSEST_NS))
 
 
 def _by_order(
@@ -110,7 +114,36 @@ def _closer(
 def _by_vote(
     reference: Mapping[str, Calls], other: Mapping[str, Calls], shared: list[str], tolerance: int
 ) -> Pairing:
-    """The offset at which most ends coincide: right also when calls are missing on either side."""
+    """The offset at which most ends coincide: right also when calls are missing on either side.
+
+    Steps of nearly one length put two offsets within the tolerance; ends of one collective lie closer together.
+    """
+    found = _offset(reference, other, shared, tolerance, MIN_VOTES)
+    closer = tolerance
+    while found is AMBIGUOUS and (closer := closer // FINER) >= CLOSEST_NS:
+        found = _offset(reference, other, shared, closer, MIN_AGREEING)
+    if isinstance(found, str):
+        return _none(found)
+    pairs = {}
+    for name in shared:
+        ref_end, own_end = np.sort(reference[name].end_ns), other[name].end_ns - found
+        order = np.argsort(reference[name].end_ns)
+        at = np.clip(np.searchsorted(ref_end, own_end - 2 * tolerance), 0, ref_end.size - 1)
+        near = np.abs(ref_end[at] - own_end) <= 2 * tolerance
+        own = np.flatnonzero(near)
+        _, first = np.unique(at[near], return_index=True)
+        pairs[name] = (order[at[near][first]], own[first])
+    return _fitted(reference, other, pairs, 2 * tolerance, 0.0) or _none("too few calls end together")
+
+
+def _offset(
+    reference: Mapping[str, Calls],
+    other: Mapping[str, Calls],
+    shared: list[str],
+    tolerance: int,
+    min_votes: float,
+) -> int | str:
+    """Of the other's clock, nanoseconds; or why there is none."""
     differences = np.concatenate(
         [
             (other[name].end_ns[:MAX_VOTERS, None] - reference[name].end_ns[None, :MAX_VOTERS]).ravel()
@@ -127,23 +160,10 @@ def _by_vote(
     rivals = votes[np.abs(differences - offset) > 4 * tolerance]
     if possible < MIN_MATCHES:
         calls = f"{possible} communication call{'s' * (possible != 1)}"
-        return _none(f"{calls} to align the clocks by, {MIN_MATCHES} are needed")
-    if votes[best] < max(MIN_MATCHES, MIN_VOTES * possible):
-        return _none(
-            f"only {int(votes[best])} of {possible} communication calls end together at any one offset"
-        )
-    if rivals.size and rivals.max() > RIVAL * votes[best]:
-        return _none("the communication calls end together at more than one offset of the clocks")
-    pairs = {}
-    for name in shared:
-        ref_end, own_end = np.sort(reference[name].end_ns), other[name].end_ns - offset
-        order = np.argsort(reference[name].end_ns)
-        at = np.clip(np.searchsorted(ref_end, own_end - 2 * tolerance), 0, ref_end.size - 1)
-        near = np.abs(ref_end[at] - own_end) <= 2 * tolerance
-        own = np.flatnonzero(near)
-        _, first = np.unique(at[near], return_index=True)
-        pairs[name] = (order[at[near][first]], own[first])
-    return _fitted(reference, other, pairs, 2 * tolerance, 0.0) or _none("too few calls end together")
+        return f"{calls} to align the clocks by, {MIN_MATCHES} are needed"
+    if votes[best] < max(MIN_MATCHES, min_votes * possible):
+        return f"only {int(votes[best])} of {possible} communication calls end together at any one offset"
+    return AMBIGUOUS if rivals.size and rivals.max() > RIVAL * votes[best] else offset
 
 
 def _fitted(
