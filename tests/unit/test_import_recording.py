@@ -257,6 +257,25 @@ def test_a_trace_begins_with_its_own_first_step(tmp_path: Path, capsys: pytest.C
     assert text_of.steps(100, 139) == steps_seen(view)
 
 
+def test_traces_that_share_few_steps_have_no_more_to_look_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each rank's begins three steps after the one before it: "17 more steps are needed", and nobody has them."""
+    folder = marked(tmp_path / "traces", None)
+    for path in folder.glob("*.gz"):
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        rank = content["distributedInfo"]["rank"]
+        begin = 1e9 + 30_000 * rank + 1_000 * IN_TIME[rank]
+        content["traceEvents"] = [
+            one for one in content["traceEvents"] if begin <= one["ts"] < begin + 130_000
+        ]
+        path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    _, view = imported(folder, capsys)
+    assert None is view.verdict.decision
+    assert "Not enough steps looked at" not in view.verdict.sentence
+    assert "Not enough steps in this trace: it holds" in view.verdict.sentence
+
+
 def test_many_collectives_are_counted_where_they_are_not_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,8 +130,9 @@ def is_whole(intake: Intake, seen: Seen) -> bool:
 
 def _is_cut(intake: Intake, seen: Seen) -> bool:
     """Whether more steps are held than were looked at, as where a stretch or a moment of a replay was chosen."""
-    held, looked_at = intake.store.table(), seen.diagnosis
-    return held is not None and looked_at is not None and held[0].num_steps > looked_at.table.num_steps
+    # By the threads' clocks both: the devices' steps are those that all of them have.
+    held, looked_at = intake.store.table(), seen.table
+    return held is not None and looked_at is not None and held[0].num_steps > looked_at.num_steps
 
 
 def _judged(
