@@ -20,6 +20,7 @@ class Facts:
 
     pid: int
     host: str = "node01"
+    state: str = "live"
 
 
 def roster(*ranks: Facts) -> Any:
@@ -43,7 +44,7 @@ def test_a_stopped_rank_has_the_command_that_lets_it_go_on(by_phase: bool) -> No
     assert found is not None
     said = stall(found, roster(Facts(10), Facts(11), Facts(12)))
     assert said.words == "ranks 0 and 1 wait for rank 2, stopped by a signal or a debugger"
-    verdict = measured(found, {0: "node01", 1: "node01", 2: "node01"}, 3)
+    verdict = measured(found, {0: "node01", 1: "node01", 2: "node01"}, 3, is_over=False)
     assert verdict.values["still_words"] == f"{said.words}, at step 120"
     assert verdict.values["is_still_stopped"] == 1
     assert (said.held, said.command, said.where) == ("stopped", "kill -CONT 12", "")

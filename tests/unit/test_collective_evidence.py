@@ -48,7 +48,7 @@ def test_the_missing_rank_is_named_with_the_collective() -> None:
         "ranks 0, 1 and 3 wait for rank 2, which has not entered all_reduce (collective 9 of group default_pg)"
         == who_waits_words(found)
     )
-    verdict = measured(found, dict.fromkeys(range(4), "node01"), 4)
+    verdict = measured(found, dict.fromkeys(range(4), "node01"), 4, is_over=False)
     words = (
         "rank 2 has not entered all_reduce (collective 9 of group default_pg), in which ranks 0, 1 and 3 wait"
     )
@@ -235,7 +235,7 @@ def test_an_older_torch_is_said_to_tell_nothing() -> None:
     answers = [answer(rank, recorders=[{"name": "fr", "why": why}]) for rank in range(4)]
     found = of(*answers)
     assert ((), "", why) == (found.missing, evidence_words(found), why_unknown(found))
-    assert f"unknown: {why}" == measured(found, {}, 4).details["collectives"]
+    assert f"unknown: {why}" == measured(found, {}, 4, is_over=False).details["collectives"]
 
 
 def test_backends_of_one_group_count_for_themselves() -> None:

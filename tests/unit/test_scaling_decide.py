@@ -263,7 +263,8 @@ def _priced(rows: list[tuple[int, float, float]], num_measured: int, price: floa
 def test_a_rate_is_of_what_its_column_counts(column: str, counted: str, tmp_path: Path) -> None:
     """A table of tokens a second was told 's per sample', 2,048 times too short for one."""
     table = read_table(write(tmp_path, f"devices,{column}\n8,80\n16,150\n32,280\n"))
-    reports = analyse(table, [], Aim())
-    head = scaling_text(table, reports, Aim()).splitlines()[0]
-    assert f"time in s per {counted}, cost in device-hours per million {counted}s" in head
-    assert f"s per {counted}" in reports[0].decision.because
+    aim = Aim(objective="cost")
+    reports = analyse(table, [], aim)
+    head = scaling_text(table, reports, aim).splitlines()[0]
+    assert f"time in ms per {counted}, cost in device-hours per million {counted}s" in head
+    assert f" ms per {counted}" in reports[0].decision.because
