@@ -79,7 +79,7 @@ OUR_TABLES: Final = (
     (b"local_rank", b"world_size", b"git_commit"),
 )
 MAX_FOOTER_BYTES: Final = 1 << 20
-RANKS: Final = re.compile(rb'"distributedInfo"\s*:\s*\{')  # before the events, of a trace of several ranks
+RANKS: Final = re.compile(rb'"distributedInfo"\s*:\s*\{')  # of a trace of several ranks
 METRICS_PAGE: Final = re.compile(
     rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
 )
@@ -267,12 +267,13 @@ def are_of_one_job(kind: str, paths: list[Path]) -> bool:
 
 
 def _says_rank(path: Path) -> bool:
+    """Before its events, or behind them, as some tools that rewrite traces put it."""
     with opened(path) as file:
-        return RANKS.search(file.read(HEAD_BYTES)) is not None
+        return RANKS.search(file.read(HEAD_BYTES)) is not None or RANKS.search(_footer(file)) is not None
 
 
 def _footer(file: IO[bytes]) -> bytes:
-    """The last bytes of a Parquet file, where its columns are named; empty of one that is packed again."""
+    """The last bytes, where a Parquet file names its columns; empty of one that is packed, or packed again."""
     try:
         file.seek(max(file.seek(0, os.SEEK_END) - MAX_FOOTER_BYTES, 0))
         return file.read(MAX_FOOTER_BYTES)
