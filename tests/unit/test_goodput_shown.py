@@ -23,7 +23,9 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.goodput import late_words
 from tuiadvisor.tui.draw import waterfall
 from tuiadvisor.tui.pages.comparison import plain_comparison
+from tuiadvisor.tui.pages.goodput import goodput_lines
 from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.tui.pages.sections import lenses, source
 from tuiadvisor.views.comparison import Comparison
 from tuiadvisor.views.goodput import parts_of
 from tuiadvisor.views.run_view import PastFinding
@@ -57,6 +59,22 @@ def test_parts_that_have_no_room_are_counted() -> None:
     lines = waterfall.rows(wall, 78, 4)
     assert len(lines) == 4
     assert lines[-1].text == "and 3 smaller parts"
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_where_the_wall_time_is_not_known_the_figure_is_said_to_be_of_the_steps(width: int) -> None:
+    """Of a hang on devices screen 1 said "goodput 79 %", and W that it is unknown."""
+    view = views.from_start()
+    assert view.wall is not None
+    unjudged = replace(view, wall=replace(view.wall, end_to_end=None))
+    (row,) = lenses(unjudged, width)
+    assert row.text.endswith(f"goodput of steady steps {text_of.share(view.goodput)}")
+    assert len(row.text) <= width
+    assert f"goodput of steady steps {text_of.share(view.goodput)}" in source(unjudged, 160).text
+    assert "goodput unknown" in "\n".join(one.text for one in goodput_lines(unjudged.wall, width))
+    assert "<span>goodput of steady steps</span>" in html_report(
+        [Dossier("run.rec", unjudged)], None, "a test"
+    )
 
 
 def test_screen_report_and_summary_show_the_same_figure() -> None:

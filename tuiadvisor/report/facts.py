@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.goodput import late_words, notes
+from tuiadvisor.text.goodput import late_words, name_of, notes
 from tuiadvisor.text.wording import (
     MEETS,
     PIPELINE_PARTS,
@@ -63,7 +63,7 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
     return [
         *rows,
         ("faster with the ranks' work evened out", text_of.factor(view.slowdown)),
-        ("goodput", text_of.share(view.useful_share)),
+        (name_of(view), text_of.share(view.useful_share)),
         ("cost of the probes", text_of.at_least(view.probe_cost)),
     ]
 

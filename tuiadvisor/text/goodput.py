@@ -26,6 +26,13 @@ BESIDE_STEADY_STEPS: Final = frozenset(
 EARLIER = "an earlier moment is shown; End goes to the newest"
 
 
+def name_of(view: RunView) -> str:
+    """What the one figure of goodput is called: of the wall time, or of steady steps where that is not known."""
+    return (
+        "goodput of steady steps" if view.is_goodput_of_steps and view.useful_share is not None else "goodput"
+    )
+
+
 def headline(found: Goodput) -> str:
     """The figure and its base."""
     if found.end_to_end is None:

@@ -526,6 +526,11 @@ class RunView:
         return self.verdict if self.against_intent is None else self.against_intent
 
     @property
+    def is_goodput_of_steps(self) -> bool:
+        """Whether the one figure of goodput is of the steady steps alone: of the wall time it is not known."""
+        return self.wall is None or self.wall.end_to_end is None
+
+    @property
     def useful_share(self) -> float | None:
         """The one figure of goodput: end to end where it is known, else of the window."""
         return self.goodput if self.wall is None or self.wall.end_to_end is None else self.wall.end_to_end

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.goodput import name_of
 from tuiadvisor.text.line import BLANK, Line, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.tui.contract.desk import LookAtJob
@@ -86,7 +87,8 @@ def job_rows(job: JobView, width: int) -> list[Line]:
 
 def _recording(one: Recorded, width: int) -> list[Line]:
     """Return its name, where it stands in the job, and its own verdict."""
-    said = [f"goodput {text_of.share(one.view.useful_share)}", one.view.ended or "still running when written"]
+    goodput = f"{name_of(one.view)} {text_of.share(one.view.useful_share)}"
+    said = [goodput, one.view.ended or "still running when written"]
     said += [f"{text_of.seconds(one.gap_s)} after the one before"] if one.gap_s is not None else []
     if one.steps_again:
         said.append(f"{text_of.count(one.steps_again, 'step')} of it done again later")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.goodput import name_of
 from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap, wrap_within
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.draw import bars
@@ -106,15 +107,15 @@ def lenses(view: RunView, width: int) -> list[Line]:
     ]
     if fit_share := lens_share(view, "L-CODESIGN"):
         told.append((f"to {LENSES['L-CODESIGN']}", fit_share))
-    rest = [("MFU", mfu), (LENSES["L-PURPOSE"], view.useful_share)]
-    if all(share is None for _, share in (*told, *rest)):
+    useful = (name_of(view), view.useful_share)
+    rows = [[*told, ("MFU", mfu), useful], [*told, useful]]
+    if all(share is None for _, share in rows[0]):
         return []  # as of an imported trace: four times unknown tells nothing
     unexplained = lens_share(view, NOWHERE) or 0.0
     if unexplained >= LEAST_TOLD:  # without it what is lost and what is useful would not sum up
-        fuller = _shares([*told, ("not explained", unexplained), *rest])
-        if length(fuller) <= width:
-            return [fuller]
-    return [crop(_shares([*told, *rest]), width)]
+        rows.insert(0, [*told, ("not explained", unexplained), ("MFU", mfu), useful])
+    fitting = (row for shares in rows if length(row := _shares(shares)) <= width)
+    return [next(fitting, crop(_shares(rows[-1]), width))]
 
 
 def _shares(told: list[tuple[str, float | None]]) -> Line:
@@ -483,8 +484,7 @@ def source(view: RunView, width: int) -> Line:
     if view.imported is None:  # no probe was there
         parts.append(probe_work(view.probe) if view.probe is not None else cost)
     if view.useful_share is not None:
-        of = "goodput" if view.wall is not None else "goodput of steady steps"
-        parts.append(f"{of} {text_of.share(view.useful_share)}")
+        parts.append(f"{name_of(view)} {text_of.share(view.useful_share)}")
     while len(parts) > 2 and len(" · ".join(parts)) > width:
         del parts[0]  # what watching costs and what the run is worth stay
     return crop(line((" · ".join(parts), "dim")), width)
