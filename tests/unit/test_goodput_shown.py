@@ -66,12 +66,13 @@ def test_where_the_wall_time_is_not_known_the_figure_is_said_to_be_of_the_steps(
     """Of a hang on devices screen 1 said "goodput 79 %", and W that it is unknown."""
     view = views.from_start()
     assert view.wall is not None
-    unjudged = replace(view, wall=replace(view.wall, end_to_end=None))
+    wall = replace(view.wall, end_to_end=None)
+    unjudged = replace(view, wall=wall)
     (row,) = lenses(unjudged, width)
     assert row.text.endswith(f"goodput of steady steps {text_of.share(view.goodput)}")
     assert len(row.text) <= width
     assert f"goodput of steady steps {text_of.share(view.goodput)}" in source(unjudged, 160).text
-    assert "goodput unknown" in "\n".join(one.text for one in goodput_lines(unjudged.wall, width))
+    assert "goodput unknown" in "\n".join(one.text for one in goodput_lines(wall, width))
     assert "<span>goodput of steady steps</span>" in html_report(
         [Dossier("run.rec", unjudged)], None, "a test"
     )
