@@ -89,6 +89,10 @@ def test_a_rank_that_loads_data_while_the_others_wait_is_the_one_that_has_not_co
     view = still(Job(), 6.0, phases)
     assert [("warning", (1,), "data_wait")] == hangs(view)
     assert view.verdict.sentence.startswith("Stalled: no step for 6 s: ranks 0, 2 and 3 wait for rank 1")
+    # It is an event with a step of its own: the ribbon had it twice, "58 stalled" and "60 No rank makes progress".
+    assert all(what != view.findings[0].title for _, what in view.trend.marks)
+    assert view.findings[0].id == "hang"
+    assert view.findings[0].onset_step is not None
 
 
 def test_one_hang_has_one_length() -> None:

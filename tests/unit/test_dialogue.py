@@ -29,7 +29,7 @@ from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.suspects import SEEN, weights
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
-from tuiadvisor.tui.pages.guidance import answer_text
+from tuiadvisor.tui.pages.guidance import answer_text, changes
 from tuiadvisor.views.run_view import SeenCause
 from tuiadvisor_rules.questions import load_questions
 
@@ -743,3 +743,16 @@ def test_why_a_device_idles_is_told_by_its_trace() -> None:
     told = whys.why("idle", run, (), Machine()).answer
     assert "computes 41 % of its time" in told
     assert "58 % nothing runs on it" in told
+
+
+def test_what_would_change_the_decision_has_its_label_once() -> None:
+    """It stood before each of three in one card."""
+    rows = [
+        row.text for row in changes(("Time as the objective.", "A price a device-hour.", "A deadline."), 60)
+    ]
+    assert rows == [
+        "would change it: Time as the objective.",
+        "or: A price a device-hour.",
+        "or: A deadline.",
+    ]
+    assert changes((), 60) == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.assemble.rank_rows import MAX_LATENESS_STEPS
 from tuiadvisor.advisor.judge.pause_facts import pause_marks
 from tuiadvisor.views.event import RESTART
+from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.communication import Exchange
@@ -61,11 +62,14 @@ def heat_first(diagnosis: Diagnosis | None) -> int | None:
 def marks(
     judged: list[Judged], diagnosis: Diagnosis | None, begun: tuple[Restart, ...]
 ) -> tuple[tuple[int, str], ...]:
-    """(job step, what begins there) for the time line."""
+    """(job step, what begins there) for the time line.
+
+    A hang is none of them: it is an event, at the last step that was seen, and begins in one that has no time.
+    """
     found = {
         (entry.finding.onset_step, entry.finding.title)
         for entry in judged
-        if entry.finding.onset_step is not None and entry.finding.severity != "info"
+        if entry.finding.onset_step is not None and entry.finding.severity != "info" and entry.finding.id != HANG
     }
     found.update((one.after_step, RESTART) for one in begun if one.after_step is not None)
     if diagnosis is not None:

@@ -16,7 +16,7 @@ from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
-from tuiadvisor.tui.pages.guidance import answer_hint, answer_text, refusal_of, typed_answer
+from tuiadvisor.tui.pages.guidance import answer_hint, answer_text, changes, refusal_of, typed_answer
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _beside_it(held: Guided, width: int, is_wide: bool) -> list[Line]:
     """What the decision rests on, where there is room: what it costs and gains, what was stated, how to check it."""
     half = (width - 3) // 2 if is_wide else width
     price = [rule("what it is worth", half), *(row for pair in held.card for row in _named(*pair, half))]
-    price += [row for text in held.would_change for row in bullet("would change it:", text, half, "dim")]
+    price += changes(held.would_change, half)
     price += [row for text in (held.verify,) if text for row in bullet("to verify:", text, half, "text")]
     stated = [rule("stated so far", half)]
     for stage in held.stages:

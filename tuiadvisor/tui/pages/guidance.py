@@ -17,7 +17,7 @@ from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.session.stages import Asked, Stage
@@ -264,8 +264,7 @@ def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[
         rows += [line((text, "strong")) for text in wrap(held.why, width)]
         for name, text in held.card:
             rows += _named(name, text, width)
-        for text in held.would_change:
-            rows += bullet("would change it:", text, width, "dim")
+        rows += changes(held.would_change, width)
         rows += bullet("verify:", held.verify, width) if held.verify else []
         rows += [BLANK, rule("loop", width)]
         for name, text in held.loop:
@@ -299,6 +298,13 @@ def answer_text(asked: Asked) -> str:
     if isinstance(asked.answer, float | int):
         return f"{asked.answer:,.12g} {asked.unit}".strip()
     return str(asked.answer)
+
+
+def changes(would_change: Sequence[str], width: int) -> list[Line]:
+    """Return what would change the decision, the label once."""
+    marks = ["would change it:", *["or:"] * (len(would_change) - 1)]
+    pairs = zip(marks, would_change, strict=False)  # nothing would change it: no rows
+    return [row for mark, text in pairs for row in bullet(mark, text, width, "dim")]
 
 
 def answer_hint(asked: Asked) -> str:
