@@ -22,11 +22,12 @@ pytestmark = pytest.mark.slow
 
 OWN_MOUNTS = ("unshare", "--mount")
 SIZE_KIB, LEFT_KIB = 8192, 8192 // 20
-# Once there is something in the recording, a checkpoint of somebody else takes all but some pages of what is left.
+HOLDS_STEPS = "import sys; from tuiadvisor.app.survey import surveyed as of; sys.exit(not of(sys.argv[1]).view.last_step)"
+# Once there are steps in the recording, a checkpoint of somebody else takes all but some pages of what is left.
 SCRIPT = """
 mount -t tmpfs -o size={size}k tuiadvisor-test "$1" || exit 99
 "$2" -P -m tuiadvisor record --pid "$3" -o "$1/run.tuirec" & recorder=$!
-while kill -0 $recorder && [ "$(stat -c %s "$1/run.tuirec" || echo 0)" -lt 20000 ]; do sleep 0.2; done 2>/dev/null
+while kill -0 $recorder && ! "$2" -P -c '{holds_steps}' "$1/run.tuirec"; do sleep 0.2; done 2>/dev/null
 free=$(($(stat -f -c '%a * %S' "$1") / 1024))
 fallocate -l $((free - {left} + 64))k "$1/checkpoint" || exit 98
 wait $recorder
@@ -46,7 +47,7 @@ def test_a_disk_that_fills_up_ends_the_recording_and_not_the_training(tmp_path: 
     """One sentence and exit code 1; what was recorded is whole and read like any other; the ranks go on."""
     place, copy = tmp_path / "place", tmp_path / "copy.tuirec"
     place.mkdir()
-    script = SCRIPT.format(size=SIZE_KIB, left=LEFT_KIB)
+    script = SCRIPT.format(size=SIZE_KIB, left=LEFT_KIB, holds_steps=HOLDS_STEPS)
     with running(2, "--seconds", "9000") as (training, ranks):
         command = [*OWN_MOUNTS, "sh", "-c", script, "sh", place, sys.executable, str(training.pid), copy]
         done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE_S, check=False)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def test_a_late_rank_is_on_the_page_and_told_once(tmp_path: Path) -> None:
     heard = tmp_path / "heard.jsonl"
     tell = tmp_path / "tell.py"
-    tell.write_text("import sys\nopen(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')\n")
+    tell.write_text("import sys\nopen(sys.argv[1], 'a').write(sys.stdin.read())\n")
     fault = ("--fault", "slow-data", "--fault-rank", "1", "--delay-ms", "40")
     with running(2, "--step-ms", "20", "--seconds", "3000", *fault) as (training, _):
         command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(tmp_path / "run.tuirec")]

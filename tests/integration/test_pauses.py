@@ -16,27 +16,37 @@ import pytest
 from patience import PATIENCE_S, RECORD_FOR, wait_until
 from training import end, launch, wait_for_ranks
 
+from tuiadvisor.app.survey import surveyed
+from tuiadvisor.errors import TuiadvisorError
+
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 ZOO = Path(__file__).parents[1] / "accuracy" / "zoo.py"
 STOP_S = 5.0
-SEEN_BYTES = 12_000  # of a recording that holds some hundred steps
+SEEN_STEPS = 100  # of a recording, before the stop and after it
+
+
+def last_step(recording: Path) -> int:
+    """Of what is written so far; 0 before there is any."""
+    try:
+        view = surveyed(str(recording)).view
+    except TuiadvisorError:
+        return 0
+    return (view.last_step if view is not None else 0) or 0
 
 
 def stopped_once(pid: int, recording: Path, recorder: subprocess.Popen[str]) -> None:
     """Stop the rank for a while amid the recording; end the recording once it holds steps from after that."""
 
-    def has_grown_to(num_bytes: int) -> Callable[[], bool]:
-        return lambda: (
-            recorder.poll() is not None or (recording.exists() and recording.stat().st_size > num_bytes)
-        )
+    def holds(num_steps: int) -> Callable[[], bool]:
+        return lambda: recorder.poll() is not None or last_step(recording) >= num_steps
 
-    wait_until(has_grown_to(SEEN_BYTES), "a recording with steps before the stop")
+    wait_until(holds(SEEN_STEPS), "a recording with steps before the stop")
     os.kill(pid, signal.SIGSTOP)
     time.sleep(STOP_S)
     os.kill(pid, signal.SIGCONT)
-    wait_until(has_grown_to(recording.stat().st_size + 2 * SEEN_BYTES), "steps after the stop")
+    wait_until(holds(last_step(recording) + SEEN_STEPS), "steps after the stop")
     recorder.send_signal(signal.SIGINT)
 
 

@@ -16,6 +16,7 @@ import pytest
 from probing import Observed, assert_sums_to_step, is_close, observed_phases, probed
 
 from tuiadvisor.events import UNKNOWN, EventKind, StepFlag
+from tuiadvisor_probes.step_clock import MAX_ALONE_NS
 
 torch = pytest.importorskip("torch")
 from torch import nn, save  # noqa: E402 - `save` is the reference taken before the probe comes
@@ -332,8 +333,12 @@ def test_the_forward_of_a_model_that_is_called_by_parts_is_theirs(tmp_path: Path
         clock.close()
 
     with probed(tmp_path) as observed:
-        for _ in range(16 * (depth + 1)):
+        # A level is tried when steps are written, which is once a second at the latest.
+        until_ns = time.monotonic_ns() + (depth + 1) * (MAX_ALONE_NS + MAX_ALONE_NS // 2)
+        num_steps = 0
+        while num_steps < 16 * (depth + 1) or time.monotonic_ns() < until_ns:
             step()
+            num_steps += 1
         clock.steps.clear()
         for _ in range(10):
             step()
