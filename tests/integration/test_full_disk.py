@@ -22,7 +22,9 @@ pytestmark = pytest.mark.slow
 
 OWN_MOUNTS = ("unshare", "--mount")
 SIZE_KIB, LEFT_KIB = 8192, 8192 // 20
-HOLDS_STEPS = "import sys; from tuiadvisor.app.survey import surveyed as of; sys.exit(not of(sys.argv[1]).view.last_step)"
+HOLDS_STEPS = """import sys
+from tuiadvisor.app.survey import surveyed
+sys.exit(not surveyed(sys.argv[1]).view.last_step)"""
 # Once there are steps in the recording, a checkpoint of somebody else takes all but some pages of what is left.
 SCRIPT = """
 mount -t tmpfs -o size={size}k tuiadvisor-test "$1" || exit 99
