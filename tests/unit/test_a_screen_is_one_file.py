@@ -95,7 +95,7 @@ def test_its_key_shows_it_and_any_other_screen_leaves_it() -> None:
 def test_its_keys_are_in_the_footer_with_its_own_words() -> None:
     """What it calls a usual command stands there too."""
     footer = Keyboard().press(OPENS).splitlines()[-1]
-    for part in (f"{RINGS} Ring", "enter Open", "right Louder", "? Help", "q Quit"):
+    for part in (f"{RINGS} Ring", "enter Open", "→ Louder", "? Help", "q Quit"):
         assert part in footer
 
 
