@@ -69,7 +69,9 @@ def marks(
     found = {
         (entry.finding.onset_step, entry.finding.title)
         for entry in judged
-        if entry.finding.onset_step is not None and entry.finding.severity != "info" and entry.finding.id != HANG
+        if entry.finding.onset_step is not None
+        and entry.finding.severity != "info"
+        and entry.finding.id != HANG
     }
     found.update((one.after_step, RESTART) for one in begun if one.after_step is not None)
     if diagnosis is not None:
