@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -205,20 +206,20 @@ def test_steps_before_a_change_are_not_said_to_lose_what_later_ones_do() -> None
     assert_sums(found, span_of(job))
 
 
+def greeted(job: Job, start_ns: int, pid: int) -> Frame:
+    """The HELLO of processes that began then, with these process ids from the first rank's on."""
+    head = hello(job, "node0")
+    entries = cast("list[dict[str, object]]", head.payload["ranks"])
+    ranks = [{**entry, "start_wall_ns": start_ns, "pid": pid + index} for index, entry in enumerate(entries)]
+    return replace(head, payload={**head.payload, "ranks": ranks})
+
+
 def test_a_restart_that_was_seen_is_a_part_of_its_own() -> None:
     job = Job(num_steps=100)
     start = WALL_NS - 10**9
     again = WALL_NS + round((span_of(job) + 12.0) * 1e9)
     sequence = elastic(job, "whole lives")
-    head = hello(job, "node0")
-    entries = cast("list[dict[str, object]]", head.payload["ranks"])
-
-    def greeting(start_ns: int, pid: int) -> Frame:
-        ranks = [
-            {**entry, "start_wall_ns": start_ns, "pid": pid + index} for index, entry in enumerate(entries)
-        ]
-        return replace(head, payload={**head.payload, "ranks": ranks})
-
+    greeting = partial(greeted, job)
     first, second = sequence[1:]
     new = wall(folded([greeting(start, 100), first, greeting(again, 200), second]).view())
     same = wall(folded([greeting(start, 100), first, greeting(start, 100), second]).view())
@@ -237,15 +238,7 @@ def test_a_restart_that_was_seen_is_a_part_of_its_own() -> None:
 def test_before_a_step_after_a_restart_nobody_knows_how_many_are_done_again() -> None:
     """It died after a checkpoint of any age, and the new processes have made no step: unknown, and no 0."""
     job = Job(num_steps=100)
-    head = hello(job, "node0")
-    entries = cast("list[dict[str, object]]", head.payload["ranks"])
-
-    def greeting(start_ns: int, pid: int) -> Frame:
-        ranks = [
-            {**entry, "start_wall_ns": start_ns, "pid": pid + index} for index, entry in enumerate(entries)
-        ]
-        return replace(head, payload={**head.payload, "ranks": ranks})
-
+    greeting = partial(greeted, job)
     again = WALL_NS + round((span_of(job) + 12.0) * 1e9)
     steps = elastic(job, "whole lives")[1]
     view = folded([greeting(WALL_NS - 10**9, 100), steps, greeting(again, 200)]).view()
