@@ -51,6 +51,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("core", cores, indirect=True, scope="function")
 
 
+def pytest_configure() -> None:
+    """A busy machine must not decide what a command says: how far it is, it says as soon as it takes a second.
+
+    Tests of those lines set their own patience.
+    """
+    from tuiadvisor.app import progress
+    from tuiadvisor.cli import import_
+
+    until_the_end = pytest.MonkeyPatch()
+    until_the_end.setattr(progress, "PATIENCE_S", 3600.0)
+    until_the_end.setattr(import_, "TOLD_EVERY_S", 3600.0)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Ten thousand tests and what they import live to the end: the garbage collector need not look at them each time.

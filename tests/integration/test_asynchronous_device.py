@@ -8,6 +8,8 @@ runs ahead until the launch queue is full. What a fault costs follows from the s
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ NUM_STEPS = (
     150  # twenty have to be measured, by what measuring them costs: in 110 one run of some had seventeen
 )
 HOST_MS = 4.0  # a step: Python and torch, beside the launches that are timed
+LEAST_MEASURED = 20  # of them, evenly or not: a mean of so few strays from that of all
 SYNCED = ("--sync-every", "1")
 
 
@@ -114,9 +117,27 @@ def serious(document: dict[str, object]) -> list[dict[str, object]]:
     return [finding for finding in document["findings"] if finding["severity"] != "info"]
 
 
-def is_near(expected_s: float, measured_s: float) -> bool:
-    """Within what settings tell: 15 % and 2 ms."""
-    return abs(measured_s - expected_s) <= 0.15 * expected_s + 0.002
+def is_near(expected_s: float, measured_s: float, astray_s: float = 0.0) -> bool:
+    """Within what settings tell: 15 % and 2 ms; astray_s: and what a mean of few steps may stray."""
+    return abs(measured_s - expected_s) <= 0.15 * expected_s + 0.002 + astray_s
+
+
+def exchange_s(folder: Path) -> tuple[float, float]:
+    """What the ranks themselves saw pass at the exchange by their devices' clocks, a step.
+
+    Out: the mean, and what one of LEAST_MEASURED steps may stray from it (three standard errors). Where the machine
+    gives a rank its core late, another's device does wait for it, whatever the settings say.
+    """
+    ranks = [
+        [
+            json.loads(line)["ms"]["exchange"] / 1e3
+            for line in path.read_text().splitlines(keepends=True)
+            if line.endswith("\n")
+        ]
+        for path in sorted(folder.glob("times.*"))
+    ]
+    steps = [statistics.fmean(step) for step in zip(*ranks, strict=False)]
+    return statistics.fmean(steps), 3 * statistics.stdev(steps) / math.sqrt(LEAST_MEASURED)
 
 
 # Twenty seconds each: the others run with `make test-all`.
@@ -190,7 +211,9 @@ def test_where_nothing_is_wrong_nobody_is_named(row: Row, tmp_path: Path) -> Non
     assert document["verdict"]["decision"] == "keep", document["verdict"]
     shares = document["step"]["shares"]
     assert sum(shares[name] for name in ("forward", "backward", "optimizer")) > 0.8, shares
-    assert is_near(row.exposed_s(), document["step"]["seconds"]["comm_exposed"])
+    seen_s, astray_s = exchange_s(tmp_path)
+    assert seen_s > 0.9 * row.exposed_s(), "the transfer itself takes what it is told to"
+    assert is_near(seen_s, document["step"]["seconds"]["comm_exposed"], astray_s)
 
 
 @pytest.mark.parametrize("sync", SYNCS)
