@@ -32,6 +32,9 @@ class Stream:
         self.free_ns = time.monotonic_ns()  # the device's clock: all before is done
         self.is_slow_by = 1.0
         self.length = length
+        self.waits: list[
+            tuple[int, int]
+        ] = []  # when it stood still for an event of another stream: begin, end in ns
         self._entries: deque[tuple[int, Entry]] = deque()
         self._is_busy = False
         lock = threading.Lock()
@@ -103,7 +106,9 @@ class Stream:
 
             def wait(stream: Stream) -> None:
                 recording.wait()
-                stream.free_ns = max(stream.free_ns, recording.passed_ns)
+                if recording.passed_ns > stream.free_ns:
+                    stream.waits.append((stream.free_ns, recording.passed_ns))
+                    stream.free_ns = recording.passed_ns
 
             self._put(wait)
 

@@ -2,7 +2,8 @@
 
 Two ranks on the asynchronous device (asynchronous_device.py), the second half as fast again, so that the first waits in
 each exchange. Each loop is run twice in the same process, unwatched and watched: the gradients have to be the same bit
-for bit, no hook may be disabled, and what the fast rank waits has to be booked as exposed communication.
+for bit, no hook may be disabled, and what a rank's device waits at exchanges has to be booked as exposed communication.
+How long that was the device tells itself: where the machine gives a rank its core late, the other waits for longer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,17 @@ def entropy(scores: Any, labels: Any) -> Any:
     return cross_entropy(scores, labels)
 
 
+def in_ms(spans: Iterable[tuple[int, int]]) -> float:
+    """Their sum; spans in ns."""
+    return sum(end - begin for begin, end in spans) / 1e6
+
+
+def waited_in(step: list[tuple[str, int, int]], waits: list[tuple[int, int]]) -> float:
+    """How long the device stood still at exchanges between the first and the last moment recorded of a step, in ms."""
+    first, last = min(begin for _, begin, _ in step), max(end for _, _, end in step)
+    return in_ms((max(begin, first), min(end, last)) for begin, end in waits if end > first and begin < last)
+
+
 def main() -> None:
     """Every loop, unwatched and watched; rank 0 prints a line of JSON for each, with all ranks' results."""
     import asynchronous_device
@@ -274,15 +286,20 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             with probed(Path(folder)) as observed:
                 watched = loops.gradients(name)
-            steps: dict[int, dict[str, float]] = {}
+            steps: dict[int, list[tuple[str, int, int]]] = {}
             for event in observed.events(EventKind.DEVICE_PHASE):
-                step, phase = steps.setdefault(event["step"], {}), PHASES[event["group"]]
-                step[phase] = step.get(phase, 0.0) + (event["end_ns"] - event["begin_ns"]) / 1e6
+                span = PHASES[event["group"]], event["begin_ns"], event["end_ns"]
+                steps.setdefault(event["step"], []).append(span)
         kept = [steps[number] for number in sorted(steps)[WARM_UP:]]
+        comm_ms = [
+            in_ms((begin, end) for name, begin, end in step if name == "comm_exposed") for step in kept
+        ]
+        waited_ms = [waited_in(step, loops.compute.waits) for step in kept]
         result: Result = {
             "same": all(torch.equal(one, other) for one, other in zip(unwatched, watched, strict=True)),
             "num_steps": len(kept),
-            "comm_ms": statistics.median([step.get("comm_exposed", 0.0) for step in kept] or [-1.0]),
+            "comm_ms": statistics.median(comm_ms or [-1.0]),
+            "waited_ms": statistics.median(waited_ms or [-2.0]),
         }
         results: list[Any] = [None] * world
         dist.all_gather_object(results, result)
@@ -318,7 +335,7 @@ def results() -> dict[str, list[Result]]:
     return {line["name"]: line["ranks"] for line in lines}
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -328,9 +345,10 @@ def test_gradients_are_those_of_the_unwatched_twin(name: str) -> None:
 
 
 def is_all_the_wait(name: str) -> bool:
-    """Whether the fast rank waits in exposed communication for what the slow one is late by."""
-    fast, slow = (result["comm_ms"] for result in results()[name])
-    return bool(abs(fast - slow - LATE_MS) < 0.25 * LATE_MS)
+    """Whether exposed communication is what the devices wait, both ranks', and one of them waits for the other."""
+    ranks = results()[name]
+    is_waiting = max(result["waited_ms"] for result in ranks) > LATE_MS / 2
+    return is_waiting and all(abs(one["comm_ms"] - one["waited_ms"]) < 0.1 * LATE_MS for one in ranks)
 
 
 @pytest.mark.parametrize("name", HOLDS)
@@ -346,11 +364,9 @@ def test_wait_is_not_backward_where_another_loss_comes_first(name: str) -> None:
 
 
 def test_both_exchanges_of_two_modules_are_seen() -> None:
-    """The slow rank, last at both, waits for two transfers, whatever else the machine does; the other for longer."""
-    fast, slow = (result["comm_ms"] for result in results()["two_modules"])
-
-    assert slow == pytest.approx(2 * TRANSFER_S * 1e3, rel=0.1), results()["two_modules"]
-    assert fast > slow + LATE_MS / 2, results()["two_modules"]
+    """The device stands still twice a step, and for longer than one of the two transfers where it is never last."""
+    assert is_all_the_wait("two_modules"), results()["two_modules"]
+    assert min(result["comm_ms"] for result in results()["two_modules"]) > 1.5 * TRANSFER_S * 1e3
 
 
 def test_eight_micro_steps_are_measured() -> None:
