@@ -39,9 +39,12 @@ def test_a_rank_that_is_late_in_long_steps_is_named_early(num_ranks: int, seed: 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_steps", [8, 10, 13, 17])
 @pytest.mark.parametrize("noise", [0.03, 0.08, 0.15])
-def test_noise_names_nobody_early(num_steps: int, noise: float) -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(16), pytest.param(range(16, 60), marks=pytest.mark.extended)], ids=["few", "rest"]
+)
+def test_noise_names_nobody_early(num_steps: int, noise: float, seeds: range) -> None:
     """Two ranks, where one of them is the last in all of 8 steps by chance now and then."""
-    for seed in range(60):
+    for seed in seeds:
         view = final_view(job(num_steps, seed=seed, noise=noise))
         assert view.verdict.decision is None
         assert not view.stragglers or not view.window.enough

@@ -148,11 +148,16 @@ STATED = tuple(
 
 
 @pytest.mark.parametrize("found", [view, as_found, lambda: as_found(0.0, Fault("forward", (3,), 0.02))])
-def test_verdict_and_session_come_to_one_decision(found: Callable[[], RunView]) -> None:
+@pytest.mark.parametrize(
+    "stated", [STATED[::5], pytest.param(STATED, marks=pytest.mark.extended)], ids=["few", "all"]
+)
+def test_verdict_and_session_come_to_one_decision(
+    found: Callable[[], RunView], stated: tuple[Intent, ...]
+) -> None:
     """Whoever reads screen 1, the JSON or the session hears the same, for the same reason."""
     run, questions = found(), load_questions()
     kinds = set()
-    for intent in STATED:
+    for intent in stated:
         decided = with_intent(run, intent).decided
         session = conduct([Recorded("a", run)], intent, {}, questions)
         assert (decided.decision, intent) == (session.decision.decision, intent)

@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 from synthetic_run import MS, Fault, Job, final_view, folded, frames
 from test_goodput_waterfall import born
+from thinned import thinned
 
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.session.answers import checked_answers
@@ -90,7 +91,7 @@ def computed(session: Session) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", thinned(RUNS, ["healthy", "late and slow"]))
 @pytest.mark.parametrize("num_runs", [1, pytest.param(2, marks=pytest.mark.extended)])
 def test_every_question_asked_moves_a_number_the_order_of_changes_or_the_decision(
     name: str, num_runs: int

@@ -55,7 +55,9 @@ def _said(
     action: Action, answers: Mapping[str, str | float], questions: tuple[Question, ...]
 ) -> Iterator[tuple[int, str]]:
     for question in questions:
-        answer = answers.get(question.id)
+        if question.id not in answers:
+            continue
+        answer = answers[question.id]
         for mark in question.favours.get(str(answer), ()):
             sign = 1 if mark[0] == "+" else -1
             if mark[1:] in (action.text if mark[1:5] != "risk" else f"risk {action.risk}"):
