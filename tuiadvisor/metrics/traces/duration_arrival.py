@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
-from tuiadvisor.metrics.traces.collective_arrival import CULPRIT_SHARE, HANDED_ON, MATTERS, few_words
+from tuiadvisor.metrics.traces.arrival_verdict import MATTERS
+from tuiadvisor.metrics.traces.collective_arrival import few_words
+from tuiadvisor.metrics.traces.waits_for_last import CULPRIT_SHARE, HANDED_ON
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
