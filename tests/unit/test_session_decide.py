@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tuiadvisor.session.decide import Case, Prospect, decide, tuning
+from tuiadvisor.session.case import Case, Prospect
+from tuiadvisor.session.decide import decide
 from tuiadvisor.session.economics import move
 from tuiadvisor.session.intent import Intent, changed
+from tuiadvisor.session.tuning import tuning
 
 LATE = Prospect("straggler", "rank 2 is late", 1.5, 1.4, 1.6)
 CASE = Case(

@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tuiadvisor.session.decide import decide, decided_limits, not_more_words, verified
+from tuiadvisor.session.decide import decide, decided_limits, verified
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
+from tuiadvisor.session.other_size import not_more_words
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.smaller import parts_or_none
 from tuiadvisor.views.run_view import Saving, Verdict
 
 if TYPE_CHECKING:
-    from tuiadvisor.session.decide import Case, Decision
+    from tuiadvisor.session.case import Case, Decision
     from tuiadvisor.session.machine import Machine
     from tuiadvisor.views.run_view import RunView
 

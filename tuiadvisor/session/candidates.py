@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.decide import COMPLEXITY, Interval
+from tuiadvisor.session.case import COMPLEXITY, Interval
 
 if TYPE_CHECKING:
-    from tuiadvisor.session.decide import Case
+    from tuiadvisor.session.case import Case
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.session.levers import Lever
     from tuiadvisor.views.run_view import Finding

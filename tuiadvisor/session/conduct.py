@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from tuiadvisor.session.decide import Decision, decide, decided_limits, verified
+from tuiadvisor.session.decide import decide, decided_limits, verified
 from tuiadvisor.session.dialogue import dialogue, first_change
 from tuiadvisor.session.evidence import Facts, facts
 from tuiadvisor.session.machine import Machine
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tuiadvisor.session.answer import Why
-    from tuiadvisor.session.decide import Case
+    from tuiadvisor.session.case import Case, Decision
     from tuiadvisor.session.dialogue import Dialogue
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.material import Material

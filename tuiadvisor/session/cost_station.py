@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.decide import best_move, size_words
 from tuiadvisor.session.economics import SECONDS_PER_HOUR
 from tuiadvisor.session.intent import not_stated
+from tuiadvisor.session.other_size import best_move, size_words
 from tuiadvisor.session.remaining import device_power, samples_a_joule
 from tuiadvisor_rules.message import seconds
 

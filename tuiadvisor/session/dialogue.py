@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.decide import Kind, decide, size_words, wanted_outcome
+from tuiadvisor.session.decide import decide
 from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
 from tuiadvisor.session.measured import measured_answers, with_measured
+from tuiadvisor.session.other_size import size_words, wanted_outcome
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.relevance import choices
 from tuiadvisor.session.stages import Asked, asked_of
@@ -24,6 +25,7 @@ from tuiadvisor.views.stall import HANG
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from tuiadvisor.session.case import Kind
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.material import Material
     from tuiadvisor.session.relevance import Answers, Gather

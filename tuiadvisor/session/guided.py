@@ -13,8 +13,8 @@ from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
     from tuiadvisor.session.answer import Why
+    from tuiadvisor.session.case import Kind
     from tuiadvisor.session.conduct import Session
-    from tuiadvisor.session.decide import Kind
     from tuiadvisor.session.dialogue import Dialogue
     from tuiadvisor.session.stages import Stage
 

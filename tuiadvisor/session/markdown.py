@@ -14,8 +14,8 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.session.answer import Why
+    from tuiadvisor.session.case import Decision, Interval
     from tuiadvisor.session.conduct import Session
-    from tuiadvisor.session.decide import Decision, Interval
     from tuiadvisor.session.stages import Asked, Stage
 
 UNKNOWN: Final = "unknown"

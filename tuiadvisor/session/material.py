@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.candidates import candidates
-from tuiadvisor.session.decide import Case, Prospect, Unpriced
+from tuiadvisor.session.case import Case, Prospect, Unpriced
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
 from tuiadvisor.session.intent import changed, contradiction, preset, price_of_device_hour, stated_steps

@@ -17,7 +17,7 @@ from tuiadvisor.session.recordedsizes import parts_of
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.onerun import Parts
-    from tuiadvisor.session.decide import Case
+    from tuiadvisor.session.case import Case
     from tuiadvisor.session.machine import Machine
     from tuiadvisor.session.recorded import Recorded
 
