@@ -15,7 +15,8 @@ from synthetic_run import MS, Fault, Job, encoded, frames
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.cli import main
 from tuiadvisor.events import EVENT_NAMES
-from tuiadvisor.exporters.anonymize import anonymize, is_of_probe
+from tuiadvisor.exporters.anonymize import anonymize
+from tuiadvisor.exporters.anonymize_model import is_of_probe
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.versions import device_model, platform_name, version
 from tuiadvisor.exporters.words import allowed_words, scrub
