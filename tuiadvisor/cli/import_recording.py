@@ -12,7 +12,7 @@ from tuiadvisor import __version__
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, UNNAMED_HOST
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.importers.imported import PART
-from tuiadvisor.importers.trace_columns import EPOCH_NS
+from tuiadvisor.importers.trace_header import EPOCH_NS
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from tuiadvisor.importers.files import files_below, listed, name_within, opened,
 from tuiadvisor.importers.hostwork import HostWork
 from tuiadvisor.importers.nsys import MAGIC, PROCESS_OF, NsysProcess, is_nsys, processes
 from tuiadvisor.importers.partread import FilePart, PartRead
-from tuiadvisor.importers.trace_columns import TraceColumns, about
+from tuiadvisor.importers.trace_columns import TraceColumns
+from tuiadvisor.importers.trace_header import about
 from tuiadvisor.importers.traceevents import TraceFile
 from tuiadvisor.metrics.series.plausible import PLAUSIBLE_NS, long_time
 from tuiadvisor.paused_gc import collector_off

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import recorded_work
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError, NotOneRunError
-from tuiadvisor.importers.kinetoreport import between_neighbours, look_at
+from tuiadvisor.importers.kineto_gaps import between_neighbours
+from tuiadvisor.importers.kinetoreport import look_at
 from tuiadvisor.importers.slices import MAX_SLICES, DeviceSlices, device_slices, with_slices
 from tuiadvisor.importers.stepmarks import numbered
 from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows

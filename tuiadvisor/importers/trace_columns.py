@@ -5,7 +5,6 @@ In: batches of events.  Out: RankTrace. What has no usable time is counted, what
 
 from __future__ import annotations
 
-import re
 from array import array
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -15,7 +14,6 @@ import numpy as np
 
 from tuiadvisor.importers.beginends import BeginEnds
 from tuiadvisor.importers.dropped import LAUNCHES_KERNEL, said_dropped, without_kernel
-from tuiadvisor.importers.files import rank_in_name
 from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
 from tuiadvisor.importers.hostwork import CATEGORIES, HostWork
 from tuiadvisor.importers.kernelnames import (
@@ -33,6 +31,16 @@ from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.rank_trace import CommCalls, RankTrace
 from tuiadvisor.importers.stepmarks import NUMBER, without_stub
+from tuiadvisor.importers.trace_header import (
+    about,
+    device_name,
+    num_multiprocessors,
+    num_threads,
+    printable,
+    software,
+    wall_of,
+)
+from tuiadvisor.importers.trace_values import LARGEST_NS, arguments_of, integer, members_of, nanoseconds
 from tuiadvisor.metrics.series.intervals import cover
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE, GpuEvents
 
@@ -42,7 +50,6 @@ if TYPE_CHECKING:
     from tuiadvisor.importers.traceevents import TraceFile
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
-MAX_RANK: Final = 1 << 20  # ten times the largest job there was; ranks without a trace are listed
 MAX_STEPS: Final = 100_000
 MAX_KERNEL_NAMES: Final = 20_000  # of different names; those beyond are one
 MAX_NAME: Final = 160
@@ -50,15 +57,12 @@ LONGEST_NAME: Final = 4096  # of a kernel's, what is looked at: one of 60 MB too
 OTHER_NAMES: Final = "(other names)"
 MAX_THREADS: Final = 10_000
 MAX_CALLED: Final = 100
-MAX_CUDA: Final = 1_000_000
-LARGEST_NS: Final = (1 << 62) - 1
 SMALL_US: Final = 1 << 51  # as nanoseconds half of LARGEST_NS at most
-# ASCII alone: digits of other scripts and superscripts are digits, too, and int() reads only some of them.
-TIME_TEXT: Final = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<fraction>[0-9]*)(?P<power>[eE][+-]?[0-9]{1,3})?"
-)
 HALVES: Final = ("B", "E")
-EPOCH_NS: Final = 10**18  # 2001: an earlier time counts from elsewhere
+DOUBLED: Final = (
+    "holds events of the device again, with the same times, as where a trace was merged with a copy of itself: export "
+    "it anew, or leave one of the two out"
+)
 
 
 def _wide() -> array[int]:
@@ -133,8 +137,8 @@ class TraceColumns:
                 continue
             begin, dur = event.get("ts"), event.get("dur", 0)
             # Whole microseconds as most write them; a call for each of them is a tenth of the reader's time.
-            begin = begin * 1000 if type(begin) is int and 0 <= begin < SMALL_US else _nanoseconds(begin)
-            dur = dur * 1000 if type(dur) is int and 0 <= dur < SMALL_US else _nanoseconds(dur)
+            begin = begin * 1000 if type(begin) is int and 0 <= begin < SMALL_US else nanoseconds(begin)
+            dur = dur * 1000 if type(dur) is int and 0 <= dur < SMALL_US else nanoseconds(dur)
             if category in CATEGORIES or (category == "kernel" and self.shapes.num_shaped):
                 self._operator(event, category, begin, dur)
             if category in GPU_CATEGORIES:
@@ -150,7 +154,7 @@ class TraceColumns:
     def _half(self, event: Any) -> None:
         """Keep it if it is a begin or an end."""
         if isinstance(event, dict) and event.get("ph") in HALVES:
-            self.halves.take(event, _nanoseconds(event.get("ts")))
+            self.halves.take(event, nanoseconds(event.get("ts")))
 
     def _operator(self, event: dict[str, Any], category: str, begin: int | None, dur: int | None) -> None:
         """What it computes, and what the training thread does meanwhile."""
@@ -172,13 +176,13 @@ class TraceColumns:
         if begin is None or dur is None or dur < 0:
             self.num_dropped += 1
             return
-        name, arguments = str(event.get("name", ""))[:LONGEST_NAME], _arguments(event)
+        name, arguments = str(event.get("name", ""))[:LONGEST_NAME], arguments_of(event)
         kind = kind_of(name, category, arguments)
         collective = -1
         if kind in (COMM, COMM_GUESSED):
             collective = self.names.setdefault(collective_of(name, arguments), len(self.names))
             if collective not in self.members:
-                self.members[collective] = _members(arguments.get("Process Group Ranks"))
+                self.members[collective] = members_of(arguments.get("Process Group Ranks"))
             self.moved.append(moved_bytes(arguments))
             if kind == COMM_GUESSED:
                 short = short_name(name)
@@ -187,8 +191,8 @@ class TraceColumns:
         self.begin.append(begin)
         self.end.append(begin + dur)
         self.kind.append(kind)
-        self.stream.append(_integer(arguments.get("stream"), -1))
-        self.correlation.append(_integer(arguments.get("correlation"), -1))
+        self.stream.append(integer(arguments.get("stream"), -1))
+        self.correlation.append(integer(arguments.get("correlation"), -1))
         self.collective.append(collective)
         self.kernel_name.append(_numbered(name, self.kernel_names))
 
@@ -226,9 +230,9 @@ class TraceColumns:
         arguments = event.get("args")
         correlation = arguments.get("correlation") if isinstance(arguments, dict) else None
         if type(correlation) is not int or correlation > LARGEST_NS:
-            correlation = _integer(correlation, -1)
+            correlation = integer(correlation, -1)
         if correlation >= 0:
-            begin = _nanoseconds(event.get("ts"))
+            begin = nanoseconds(event.get("ts"))
             self.is_on_gpu = True
             self.launched.append(correlation)
             self.launch_begin.append(-1 if begin is None else begin)
@@ -285,22 +289,22 @@ class TraceColumns:
             digest=self._digest(),
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
-            device_name=_device_name(source.rest.get("deviceProperties")),
-            num_multiprocessors=_num_multiprocessors(source.rest.get("deviceProperties")),
-            software=_software(source.rest),
-            threads=_threads(source.rest.get("tuiadvisor")),
+            device_name=device_name(source.rest.get("deviceProperties")),
+            num_multiprocessors=num_multiprocessors(source.rest.get("deviceProperties")),
+            software=software(source.rest),
+            threads=num_threads(source.rest.get("tuiadvisor")),
             work=self.work,
             kernel_names=tuple(self.kernel_names if host is None else self.host_names),
             name_of=_column(self.kernel_name if host is None else self.host_name),
             pid=self.processes.caller(),
-            machine=_name(source.rest.get("host_name")),
+            machine=printable(source.rest.get("host_name")),
             num_without_kernel=without_kernel(
                 np.frombuffer(self.is_kernel, dtype=np.bool_),
                 _column(self.launch_begin),
                 np.isin(_column(self.launched), _column(self.correlation)),
             ),
             said_dropped=said_dropped(source.rest.get("WARNING")),
-            wall_ns=_wall(source.rest.get("baseTimeNanoseconds"), self._a_time()),
+            wall_ns=wall_of(source.rest.get("baseTimeNanoseconds"), self._a_time()),
         )
 
     def _a_time(self) -> int | None:
@@ -401,120 +405,6 @@ def _numbered(name: str, names: dict[str, int]) -> int:
     return names.setdefault(short, len(names))
 
 
-def _device_name(properties: Any) -> str | None:
-    """Of the first device; files of several name the same kind."""
-    first = properties[0] if isinstance(properties, list) and properties else None
-    return _name(first.get("name") if isinstance(first, dict) else None) or None
-
-
-def _num_multiprocessors(properties: Any) -> int | None:
-    """Of each of its devices; None where they differ or the trace does not say."""
-    devices = properties if isinstance(properties, list) else []
-    found = {_integer(one.get("numSms"), -1) if isinstance(one, dict) else -1 for one in devices}
-    number = found.pop() if len(found) == 1 else -1
-    return number if number > 0 else None
-
-
-def _software(rest: dict[str, Any]) -> dict[str, str]:
-    """What the profiler says of it: of CUDA's version 13000 is 13.0."""
-    info = rest.get("distributedInfo")
-    info = info if isinstance(info, dict) else {}
-    cuda = _integer(rest.get("cuda_runtime_version"), -1)
-    found = {
-        "backend": _name(info.get("backend")),
-        "nccl": _name(info.get("nccl_version")),
-        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if 0 < cuda < MAX_CUDA else "",
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def _name(told: Any) -> str:
-    return told[:80] if isinstance(told, str) and told.isprintable() else ""
-
-
-def _threads(told: Any) -> int | None:
-    found = _integer(told.get("threads"), -1) if isinstance(told, dict) else -1
-    return found if 0 < found < 1 << 16 else None
-
-
-def _wall(base: Any, a_time_ns: int | None) -> int | None:
-    """What a trace's times lack to be those of the wall clock: nothing, the base that it gives, or unknown."""
-    if a_time_ns is None:
-        return None
-    return next((one for one in (0, _integer(base, 0)) if one + a_time_ns > EPOCH_NS), None)
-
-
-NAME_IT: Final = "does not say which rank it is of: put the rank into its name, as rank3.json"
-DOUBLED: Final = (
-    "holds events of the device again, with the same times, as where a trace was merged with a copy of itself: export "
-    "it anew, or leave one of the two out"
-)
-
-
-def about(rest: dict[str, Any], file: str) -> tuple[int | None, str, int]:
-    """(the rank, why there is none, ranks of the job or 0)."""
-    info = rest.get("distributedInfo")
-    info = info if isinstance(info, dict) else {}
-    world = _integer(info.get("world_size"), -1)
-    world = world if 0 < world <= MAX_RANK else 0
-    return *_rank(_integer(info.get("rank"), -1), rank_in_name(file), world), world
-
-
-def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]:
-    """(the rank, why there is none): what the trace says, else its name."""
-    rank = written if written >= 0 else named
-    if rank is None:
-        return None, NAME_IT
-    if rank >= (world or MAX_RANK):
-        return None, f"says that it is of rank {rank}, of {world or MAX_RANK} ranks"
-    return rank, ""
-
-
 def _column(values: array[int]) -> Ints:
     """As it is held, one, four or eight bytes a value."""
     return np.frombuffer(values, dtype=values.typecode) if len(values) else np.empty(0, dtype=np.int64)
-
-
-def _arguments(event: dict[str, Any]) -> dict[str, Any]:
-    arguments = event.get("args")
-    return arguments if isinstance(arguments, dict) else {}
-
-
-def _integer(value: Any, otherwise: int) -> int:
-    if type(value) is int:
-        return value if -1 <= value <= LARGEST_NS else otherwise
-    if not isinstance(value, str):
-        return otherwise
-    try:
-        number = int(value) if len(value) < 20 else otherwise
-    except ValueError:
-        return otherwise
-    return number if -1 <= number <= LARGEST_NS else otherwise
-
-
-def _nanoseconds(value: Any) -> int | None:
-    """Microseconds, number or text, as whole nanoseconds; None for what is no time."""
-    if type(value) is int:  # a bool is none
-        nanoseconds = value * 1000
-    elif type(value) is float:
-        if not abs(value) <= LARGEST_NS:  # NaN is not, either; a thousand times 1e308 would be infinite
-            return None
-        nanoseconds = round(value * 1000)
-    elif isinstance(value, str) and len(value) < 40:
-        found = TIME_TEXT.fullmatch(value)
-        if found is None:
-            return None
-        if found["power"]:
-            return _nanoseconds(float(value))
-        nanoseconds = int(found["whole"]) * 1000 + int((found["fraction"] + "000")[:3])
-        nanoseconds = -nanoseconds if found["sign"] == "-" else nanoseconds
-    else:
-        return None
-    return nanoseconds if -LARGEST_NS <= nanoseconds <= LARGEST_NS // 2 else None
-
-
-def _members(value: Any) -> tuple[int, ...]:
-    """The list "[0, 1, 2]" as written by the profiler; empty when it is cut ("[0, 1, ...]") or anything else."""
-    if not isinstance(value, str) or len(value) > 1 << 16 or not re.fullmatch(r"\[\d+(, ?\d+)*\]", value):
-        return ()
-    return tuple(sorted({int(part) for part in value[1:-1].split(",") if len(part) < 10}))
