@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.detail.event_blocks import EventBlocks
-from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
-from tuiadvisor.advisor.steps.tracks import MAX_RANKS
+from tuiadvisor.advisor.detail.event_blocks import EventBlocks, have_a_place
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
 from tuiadvisor.metrics.communication.bucket_timeline import Exchanges
 from tuiadvisor.metrics.steps.step_table import NS
@@ -29,7 +27,6 @@ MAX_ROWS: Final = 1 << 16  # 5 MB: 16 steps of 128 ranks with 32 pieces each
 READ_STEPS: Final = 64  # what a view looks at: the last so many that were told
 MAX_PIECES: Final = 256
 MAX_BYTES: Final = 1 << 50
-MAX_BACKWARD_NS: Final = 3600 * 10**9
 CLOSING, PIECE = int(EventKind.GRADIENT_BUCKETS), int(EventKind.BUCKET_PIECE)
 _KEPT: Final = ("rank", "kind", *EVENT_COLUMNS)
 _RANK, _KIND, _STEP, _BEGIN, _END, _BUCKET, _PLACE, _BYTES, _DETAIL, _HOST = range(len(_KEPT) + 1)
@@ -78,11 +75,7 @@ class BucketStore:
 
 
 def _plausible(columns: Mapping[str, Ints]) -> Bools:
-    begin, end = columns["begin_ns"], columns["end_ns"]
-    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS)
-    good &= (columns["step"] >= 0) & (columns["step"] < 1 << 40)
-    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
-    good &= end - np.maximum(begin, 0) < MAX_BACKWARD_NS
+    good = have_a_place(columns)
     for name, most in (("group", MAX_PIECES), ("seq", MAX_PIECES), ("num_bytes", MAX_BYTES)):
         good &= (columns[name] >= 0) & (columns[name] <= most)
     return np.asarray(good & (columns["num_bytes"] > 0) & (columns["detail"] >= 0))

@@ -7,14 +7,29 @@ coming; its last row is the index of the host in `hosts`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS, MAX_STEP
+from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
+
+MAX_EVENT_NS: Final = 3600 * 10**9
+
+
+def have_a_place(columns: Mapping[str, Ints]) -> Bools:
+    """Whose rank, step and times can be: what rests on their other columns is judged apart."""
+    begin, end = columns["begin_ns"], columns["end_ns"]
+    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS)
+    good &= (columns["step"] >= 0) & (columns["step"] < MAX_STEP)
+    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
+    good &= end - np.maximum(begin, 0) < MAX_EVENT_NS
+    return np.asarray(good)
 
 
 class EventBlocks:

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.detail.event_blocks import EventBlocks
-from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
-from tuiadvisor.advisor.steps.tracks import MAX_RANKS
+from tuiadvisor.advisor.detail.event_blocks import MAX_EVENT_NS, EventBlocks, have_a_place
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.steps.loader_stage import batches_of, recent_rows, share_at_limit
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 1 << 14  # 1 MB: 128 batches of each of 128 ranks
 MAX_QUEUED: Final = 1 << 20
 MAX_WORKERS: Final = 1 << 14
-MAX_WAIT_NS: Final = 3600 * 10**9
 MAX_TOKENS: Final = 1 << 30  # of a batch; its square still is a number of 64 bits
 BATCH, PACKED = int(EventKind.LOADER_BATCH), int(EventKind.PACKED_BATCH)
 _KEPT: Final = ("rank", *EVENT_COLUMNS)
@@ -121,28 +118,17 @@ def _by_rank(
 
 def _plausible_lengths(columns: Mapping[str, Ints]) -> Bools:
     num, tokens, total = columns["group"], columns["seq"], columns["detail"]
-    good = (
-        _plausible_place(columns) & (num > 0) & (num <= MAX_TOKENS) & (tokens >= num) & (tokens <= MAX_TOKENS)
-    )
+    good = have_a_place(columns) & (num > 0) & (num <= MAX_TOKENS) & (tokens >= num) & (tokens <= MAX_TOKENS)
     # No more than one sequence of them all; the sum of squares is the least where all are alike.
     largest = np.minimum(np.maximum(tokens, 0), MAX_TOKENS)
     return np.asarray(good & (total >= tokens) & (total <= largest * largest))
 
 
 def _plausible(columns: Mapping[str, Ints]) -> Bools:
-    good = _plausible_place(columns)
+    good = have_a_place(columns)
     good &= (columns["group"] >= 0) & (columns["group"] <= MAX_WORKERS)
     for name in ("seq", "num_bytes"):
         good &= (columns[name] >= UNKNOWN) & (columns[name] <= MAX_QUEUED)
     has_workers = columns["group"] > 0
-    most = np.where(has_workers, MAX_QUEUED << BATCHES_HELD_BITS, MAX_WAIT_NS)
+    most = np.where(has_workers, MAX_QUEUED << BATCHES_HELD_BITS, MAX_EVENT_NS)
     return np.asarray(good & (columns["detail"] >= UNKNOWN) & (columns["detail"] <= most))
-
-
-def _plausible_place(columns: Mapping[str, Ints]) -> Bools:
-    begin, end = columns["begin_ns"], columns["end_ns"]
-    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS)
-    good &= (columns["step"] >= 0) & (columns["step"] < 1 << 40)
-    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
-    good &= end - np.maximum(begin, 0) < MAX_WAIT_NS
-    return np.asarray(good)

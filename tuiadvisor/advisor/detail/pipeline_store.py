@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.detail.collectives import MEETING
-from tuiadvisor.advisor.detail.event_blocks import EventBlocks
-from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
-from tuiadvisor.advisor.steps.tracks import MAX_RANKS
+from tuiadvisor.advisor.detail.event_blocks import EventBlocks, have_a_place
 from tuiadvisor.events import PIPELINE_KINDS, UNKNOWN, EventKind
 from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, chunks_of, timed_by_devices
 from tuiadvisor.phases import PHASES
@@ -32,7 +30,6 @@ LOOK_BACK_STEPS: Final = 64 * READ_STEPS
 MAX_STAGE: Final = 1 << 14
 MAX_STAGES_A_RANK: Final = 16
 MAX_MICRO_BATCH: Final = 1 << 20
-MAX_CHUNK_NS: Final = 3600 * 10**9
 _KINDS: Final = np.array([int(kind) for kind in PIPELINE_KINDS])
 _OF_CHUNKS: Final = np.array([PHASES.index("forward"), PHASES.index("backward")])
 _KEPT: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq")
@@ -172,9 +169,5 @@ def _of_job(
 
 
 def _plausible(columns: Mapping[str, Ints]) -> Bools:
-    begin, end = columns["begin_ns"], columns["end_ns"]
-    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS) & (columns["step"] >= 0)
-    good &= columns["step"] < 1 << 40
-    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
-    good &= end - np.maximum(begin, 0) < MAX_CHUNK_NS
-    return np.asarray(good & (columns["group"] >= UNKNOWN) & (columns["group"] < MAX_STAGE))
+    group = columns["group"]
+    return np.asarray(have_a_place(columns) & (group >= UNKNOWN) & (group < MAX_STAGE))
