@@ -53,9 +53,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.advisor.concluding import Concluded
+    from tuiadvisor.advisor.judge.goodput import Accounted
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.views.run_view import CollectiveRow, RankRow, Trend
+    from tuiadvisor.views.goodput import Goodput
+    from tuiadvisor.views.run_view import CollectiveRow, Finding, ProbeWork, RankRow, Trend
+    from tuiadvisor.views.stack_card import StackCard
     from tuiadvisor_rules.loader import Rule
 
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
@@ -147,26 +150,11 @@ class Advisor(Intake):
             ranks=rows,
             groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            findings=tuple(
-                one if over else with_burst_wanted(one, probe)
-                for one in with_processes(with_lines(said.judged, cards), self.roster, is_over=bool(over))
-            ),
+            findings=self._findings(said, cards, probe, is_over=bool(over)),
             verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
-            wall=None
-            if steps is not None
-            else wall_goodput(
-                self.wall,
-                self.roster,
-                self.store,
-                seen,
-                accounted,
-                stands=bool(said.hang or said.no_step),
-                hangs=bool(said.hang),
-                stands_s=said.stalled.for_s if said.stalled is not None else None,
-                traced=self.device_times if seen.clock == "device" and self.device_times.of_trace else None,
-            ),
+            wall=self._wall(seen, said, accounted) if steps is None else None,
             trend=self._trend(seen, marks(said.judged, diagnosis, begun)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=seen.rank_devices,
@@ -210,6 +198,27 @@ class Advisor(Intake):
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
             cards=cards,
+        )
+
+    def _findings(
+        self, said: Concluded, cards: tuple[StackCard, ...], probe: ProbeWork | None, *, is_over: bool
+    ) -> tuple[Finding, ...]:
+        """What was judged, with lines of code, processes, and what a burst of detail would tell of a live run."""
+        found = with_processes(with_lines(said.judged, cards), self.roster, is_over=is_over)
+        return tuple(one if is_over else with_burst_wanted(one, probe) for one in found)
+
+    def _wall(self, seen: Seen, said: Concluded, accounted: Accounted) -> Goodput | None:
+        """Of the run as a whole, from the start of its process on."""
+        return wall_goodput(
+            self.wall,
+            self.roster,
+            self.store,
+            seen,
+            accounted,
+            stands=bool(said.hang or said.no_step),
+            hangs=bool(said.hang),
+            stands_s=said.stalled.for_s if said.stalled is not None else None,
+            traced=self.device_times if seen.clock == "device" and self.device_times.of_trace else None,
         )
 
     def _not_held(self, seen: Seen, steps: tuple[int | None, int] | None) -> dict[str, int]:

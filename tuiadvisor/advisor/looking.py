@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.advisor.intake import Intake
+    from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.off_core import OffCore
@@ -74,21 +75,9 @@ def look(intake: Intake, given: GivenWork, steps: tuple[int | None, int] | None)
         diagnosis = with_busy_ranks(diagnosis, intake.store)
         if timed is None and not why_blind:
             found, diagnosis = _where_they_meet(intake, found, diagnosis, bounds, any_missing=bool(missing))
-    pipelines = find_pipelines(
-        intake.chunks,
-        intake.roster,
-        intake.store,
-        diagnosis,
-        None if steps is None else steps[1],
-        on_device=intake.on_device,
-        is_timed=timed is not None,
+    diagnosis, pipelines = _with_stages(
+        intake, diagnosis, None if steps is None else steps[1], is_timed=timed is not None
     )
-    if diagnosis is not None and not diagnosis.enough:
-        diagnosis = replace(
-            diagnosis,
-            is_stage_clear=is_stage_clear(pipelines, _off_core(intake, diagnosis)),
-            lacks_cores=not intake.on_device and intake.roster.crowd(diagnosis).is_bound_by_cores,
-        )
     places = _places(intake)
     given = given.over(intake.roster.header.given)
     # A trace begins with nothing queued: its thread runs ahead for all of it, and its devices' steps are all there.
@@ -116,6 +105,29 @@ def look(intake: Intake, given: GivenWork, steps: tuple[int | None, int] | None)
         why_blind=why_blind,
         earliest=bounds[0],
     )
+
+
+def _with_stages(
+    intake: Intake, diagnosis: Diagnosis | None, until_step: int | None, *, is_timed: bool
+) -> tuple[Diagnosis | None, Pipelines | None]:
+    """(with what may be said before there are steps enough, the pipelines of the ranks that hold stages)."""
+    pipelines = find_pipelines(
+        intake.chunks,
+        intake.roster,
+        intake.store,
+        diagnosis,
+        until_step,
+        on_device=intake.on_device,
+        is_timed=is_timed,
+    )
+    if diagnosis is None or diagnosis.enough:
+        return diagnosis, pipelines
+    early = replace(
+        diagnosis,
+        is_stage_clear=is_stage_clear(pipelines, _off_core(intake, diagnosis)),
+        lacks_cores=not intake.on_device and intake.roster.crowd(diagnosis).is_bound_by_cores,
+    )
+    return early, pipelines
 
 
 def _where_they_meet(

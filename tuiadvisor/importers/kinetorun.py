@@ -63,13 +63,16 @@ def _of_ranks(run: ImportedRun, looked: Looked, slices: dict[str, DeviceSlices])
     return {rank: those for rank, those in found.items() if rank in kept}
 
 
-def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[str]) -> ImportedRun:
-    traces, document = looked.folder.traces, looked.document
+def _chosen(
+    path: Path, looked: Looked, rows: dict[str, RankRows]
+) -> tuple[list[RankTrace], dict[str, int], list[str]]:
+    """(the traces that become the recording, the rank of each file, what is said of the others)."""
+    traces = looked.folder.traces
     with_steps = [trace for trace in traces if trace.file in rows and rows[trace.file].steps]
     if not with_steps:
         merged = [trace for trace in traces if trace.num_processes > 1]
         why = f"{merged[0].file} {merged[0].why_no_rank}" if merged else NO_STEPS
-        raise NoStepsError(f"{path}: {why}", document)
+        raise NoStepsError(f"{path}: {why}", looked.document)
     if looked.of_jobs:
         raise NotOneRunError(f"{path}: {looked.of_jobs}")
     notes = []
@@ -98,7 +101,13 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
             f"not recorded one by one, beyond {MAX_CALLS} of a rank: {counted(beyond, 'collective')}"
         )
     notes += _unseen(chosen, rows)
-    notes += [f"lost: {loss}" for loss in document["losses"]]
+    notes += [f"lost: {loss}" for loss in looked.document["losses"]]
+    return chosen, ranks, notes
+
+
+def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[str]) -> ImportedRun:
+    traces, document = looked.folder.traces, looked.document
+    chosen, ranks, notes = _chosen(path, looked, rows)
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0
     offsets = {row.rank: row.clock_offset_ns for row in found.ranks} if found is not None else {}

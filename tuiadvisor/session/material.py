@@ -114,14 +114,7 @@ def gather(
     speed_at: how fast other sizes would be; None: nobody asks for one. parts: of the run's step, where they bound
     other sizes. held: what was decided of the same run a moment ago.
     """
-    stated = {
-        key: answers[name]
-        for name, key in ANSWERS_OF_INTENT.items()
-        if name in answers and getattr(intent, key) is None
-    }
-    if any(getattr(intent, name) is not None for name in OTHER_REMAINS):
-        stated.pop("remaining_steps", None)  # the intent says it in another unit
-    intent = preset(changed(intent, stated))
+    intent = _with_answers(intent, answers)
     steps = stated_steps(intent, run.samples_per_step, run.tokens_per_step)
     price = price_of_device_hour(intent)
     different = tuple(other for other in others if _is_another_model(run, other))
@@ -173,6 +166,18 @@ def gather(
         found, candidates(run, case, found), different,
         contradiction(intent, run.samples_per_step, run.tokens_per_step) or paces[id(run)].never_done,
     )  # fmt: skip
+
+
+def _with_answers(intent: Intent, answers: dict[str, str | float]) -> Intent:
+    """What is stated, and what was answered where nothing was."""
+    stated = {
+        key: answers[name]
+        for name, key in ANSWERS_OF_INTENT.items()
+        if name in answers and getattr(intent, key) is None
+    }
+    if any(getattr(intent, name) is not None for name in OTHER_REMAINS):
+        stated.pop("remaining_steps", None)  # the intent says it in another unit
+    return preset(changed(intent, stated))
 
 
 def _is_another_model(run: Facts, other: Facts) -> bool:

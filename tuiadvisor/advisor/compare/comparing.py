@@ -132,10 +132,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     verdict = _verdict(change)
     if found.basis is None:
         verdict = "not comparable"
-    as_many = before.unit.world_size == after.unit.world_size
-    busy = (
-        busier(before.load, after.load, change.ratio, as_many_ranks=as_many) if change.significant else None
-    )
+    busy = _busier(before, after, change)
     if busy is not None and verdict != "not comparable":
         if options.ignore_load or _beyond_load(before, after, change, floor):
             cautions.append(busy)
@@ -178,6 +175,14 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )
+
+
+def _busier(before: Measured, after: Measured, change: Change) -> str | None:
+    """That the machine was busier on one side, where that may be why the steps differ."""
+    if not change.significant:
+        return None
+    as_many = before.unit.world_size == after.unit.world_size
+    return busier(before.load, after.load, change.ratio, as_many_ranks=as_many)
 
 
 def _too_short(before: Measured, after: Measured) -> list[str]:

@@ -340,20 +340,14 @@ def find_stragglers(
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     rows = np.union1d(rows, np.flatnonzero(is_rare_R))
     hit_RK = np.where(is_rare_R[:, None], stall_RK, hit_RK)
-    while rows.size:
-        excess_CK = _beyond_peers(work, rows)
-        cured = _all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
-        loss_K, parts = shared_loss(work, rows, cured)
-        worth = _worth(cycle, parts, excess_CK, (is_rare_R | is_sure_R)[rows])
-        if worth.all():
-            break
-        rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
-    if not rows.size:
+    found = _worth_naming(work, cycle, rows, stall_RK, is_sure_R)
+    if found is None:
         return (), nothing
+    rows, excess_CK, loss_K, parts = found
     gains = [gain(cycle, part) for part in parts]
     gains = [
-        of_events(found, times[row]) if is_rare_R[row] else at_least(found, float(surely_R[row]))
-        for row, found in zip(rows.tolist(), gains, strict=True)
+        of_events(one, times[row]) if is_rare_R[row] else at_least(one, float(surely_R[row]))
+        for row, one in zip(rows.tolist(), gains, strict=True)
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = median(work[peers])
@@ -379,6 +373,22 @@ def find_stragglers(
     ]
     late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
     return tuple(late), loss_K
+
+
+def _worth_naming(
+    work: Floats, cycle: Floats, rows: Ints, stall_RK: Bools, is_sure_R: Bools
+) -> tuple[Ints, Floats, Floats, Floats] | None:
+    """(rows whose loss is worth a name, their excess, the loss of all, their parts of it); None: no row's is."""
+    is_rare_R = np.asarray(stall_RK.any(axis=1))
+    while rows.size:
+        excess_CK = _beyond_peers(work, rows)
+        cured = _all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
+        loss_K, parts = shared_loss(work, rows, cured)
+        worth = _worth(cycle, parts, excess_CK, (is_rare_R | is_sure_R)[rows])
+        if worth.all():
+            return rows, excess_CK, loss_K, parts
+        rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
+    return None
 
 
 def _beyond_peers(work_RK: Floats, rows: Ints) -> Floats:
