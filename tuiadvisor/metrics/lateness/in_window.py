@@ -21,7 +21,6 @@ from tuiadvisor.metrics.lateness.off_core import (
     MOSTLY_LATE,
     PAST_S,
     SETTLED_S,
-    SETTLED_STEPS,
     HeldRank,
     held_ranks,
     is_stopped,
@@ -33,6 +32,7 @@ from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_l
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
+from tuiadvisor.metrics.window.phase_levels import SETTLED_STEPS
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf

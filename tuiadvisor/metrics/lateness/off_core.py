@@ -50,7 +50,6 @@ CHANCE_WAIT_S: Final = (
     1.7  # measured, the same: 8 s x 0.22 and 15 s x 0.11, so seconds of waiting and no share
 )
 SETTLED_S: Final = 15.0  # measured, the same: by then everybody had its turn at the cores
-SETTLED_STEPS: Final = 20  # measured: another tenant can hold one rank up for 10 to 19 steps (rule straggler)
 MIN_HELD: Final = (
     0.1  # of its time, as communication_bound: from there on a loss of all ranks deserves a look
 )

@@ -28,7 +28,9 @@ OWN_PHASES: Final = phases.of_kind("input", "copy", "compute", "rest")
 MAX_RANKS: Final = 64  # looked at: enough for what all have in common
 ALIKE_SHARE: Final = 0.75  # of the ranks ...
 ALIKE_SHIFT: Final = 0.5  # ... show so much of the change
-SETTLED_STEPS: Final = 20  # noise of a shared machine holds a phase up for ten or twenty
+SETTLED_STEPS: Final = (
+    20  # measured: another tenant can hold a phase or one rank up for 10 to 19 (rule straggler)
+)
 COMPARED_STEPS: Final = 64
 MANY_LEVELS: Final = 5  # of fewer long ones the interval of their mean reaches down to zero
 
