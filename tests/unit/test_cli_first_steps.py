@@ -21,7 +21,7 @@ from tuiadvisor.cli.replaying import begin
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
-from tuiadvisor.text import format as text_of
+from tuiadvisor.text import evidence
 from tuiadvisor.tui.contract.feed import Pause, SeekStep, Step
 
 if TYPE_CHECKING:
@@ -154,4 +154,4 @@ def test_commands_of_actions_name_the_process() -> None:
 def test_every_figure_of_the_rules_has_a_name_for_people() -> None:
     """No identifier of the catalogue reaches the screen."""
     names = {name for rule in catalog() for name in rule.evidence}
-    assert [] == sorted(name for name in names if name not in text_of.EVIDENCE_NAMES)
+    assert [] == sorted(name for name in names if name not in evidence.NAMES)

@@ -15,7 +15,7 @@ from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.metrics.diagnosing import diagnose_table
 from tuiadvisor.session.conclusions import limit_name
 from tuiadvisor.session.sizes import Size
-from tuiadvisor.text import format as text_of
+from tuiadvisor.text import evidence
 from tuiadvisor.text.efficiency import efficiency_facts, stack_facts
 from tuiadvisor.text.goodput import notes
 from tuiadvisor.text.line import wrap
@@ -148,7 +148,7 @@ def test_the_guided_session_writes_numbers_and_devices_as_people_do() -> None:
 @pytest.mark.parametrize("name", ["full_precision", "tf32_is_off", "shares_differ"])
 def test_a_flag_of_a_finding_is_no_number(name: str) -> None:
     """Reports said "TF32 is off: 1"."""
-    assert "yes" == text_of.evidence(name, 1)
+    assert "yes" == evidence.value_of(name, 1)
 
 
 @pytest.mark.parametrize("height", [16, 17, 18])

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from tuiadvisor.metrics.series.what_if import CONFIDENCE
+from tuiadvisor.text import evidence
 from tuiadvisor.text import format as text_of
 from tuiadvisor.views.run_view import Speedup, Verdict
 from tuiadvisor_rules import message
@@ -118,14 +119,14 @@ def test_ranks_are_listed_shortly(expected: str, numbers: tuple[int, ...]) -> No
 )
 def test_evidence_is_read_by_its_name(expected: str, name: str, value: float | str | None) -> None:
     """The end of a name says the unit."""
-    assert expected == text_of.evidence(name, value)
+    assert expected == evidence.value_of(name, value)
 
 
 def test_evidence_names_are_words() -> None:
     """The unit is dropped from the name, since the value carries it."""
-    assert "peers data wait" == text_of.evidence_name("peers_data_wait_s")
-    assert "later than its peers by, in backward" == text_of.evidence_name("excess_backward_s")
-    assert "data wait" == text_of.evidence_name("data_wait")
+    assert "peers data wait" == evidence.name_of("peers_data_wait_s")
+    assert "later than its peers by, in backward" == evidence.name_of("excess_backward_s")
+    assert "data wait" == evidence.name_of("data_wait")
 
 
 def test_activity_names_the_phase_in_words() -> None:

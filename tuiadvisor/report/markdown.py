@@ -29,8 +29,8 @@ from tuiadvisor.report.facts import (
     window_note,
 )
 from tuiadvisor.text import device_work as trace_words
+from tuiadvisor.text import evidence, goodput, placement
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text import goodput, placement
 from tuiadvisor.text import stack_card as cards
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.gantt import gantt_row
@@ -254,7 +254,7 @@ def finding(found: Finding) -> list[str]:
     """A finding with its evidence and actions."""
     lines = [f"### {found.severity}: {plain(found.title)}", "", plain(found.message), ""]
     lines += [
-        f"- {plain(text_of.evidence_name(name))}: {plain(text_of.evidence(name, value))}"
+        f"- {plain(evidence.name_of(name))}: {plain(evidence.value_of(name, value))}"
         for name, value in found.evidence.items()
     ]
     lines += [

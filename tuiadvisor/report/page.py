@@ -26,6 +26,7 @@ from tuiadvisor.report.facts import (
 )
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
+from tuiadvisor.text import evidence
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.wording import left_out_ranks, past_facts, reasons, steps_seen
 from tuiadvisor.views.shown_ranks import shown_ranks
@@ -252,8 +253,8 @@ def finding(found: Finding, whole: str = "the whole job") -> str:
     said.append(text_of.since(found.since_step, seen=found.onset_seen))
     cost = found.loss_s_per_step
     said.append(f"costs {text_of.seconds(cost)} a step" if cost is not None else "")
-    evidence = facts(
-        (text_of.evidence_name(name), text_of.evidence(name, value)) for name, value in found.evidence.items()
+    figures = facts(
+        (evidence.name_of(name), evidence.value_of(name, value)) for name, value in found.evidence.items()
     )
     actions = "".join(
         f'<li>{_e(act.text)} <span class="note">risk {_e(act.risk)}, effort {_e(act.effort)}</span>'
@@ -267,7 +268,7 @@ def finding(found: Finding, whole: str = "the whole job") -> str:
     return (
         f'<div class="finding {_e(found.severity)}"><h3><span class="badge">{_e(found.severity)}</span>'
         f'{_e(found.title)}</h3><p>{_e(found.message)}</p><p class="note">{_e(note)}</p>'
-        + (f"<h3>Evidence</h3>{evidence}" if found.evidence else "")
+        + (f"<h3>Evidence</h3>{figures}" if found.evidence else "")
         + (f"<h3>What to do</h3><ol>{actions}</ol>" if actions else "")
         + (f"<h3>Measure next</h3><ul>{measure}</ul>" if measure else "")
         + "</div>"

@@ -9,8 +9,8 @@ import itertools
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.phases import PHASES
+from tuiadvisor.text import evidence, placement
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text import placement
 from tuiadvisor.text.efficiency import device_facts
 from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page
@@ -114,11 +114,12 @@ def finding_lines(view: RunView, found: Finding, width: int) -> list[Line]:
     card = finding_card(view, found)
     if card is not None:
         rows[-1:-1] = card_lines(card, width)
-    names = {name: text_of.evidence_name(name) for name in found.evidence}
+    names = {name: evidence.name_of(name) for name in found.evidence}
     name_width = min(max((len(name) for name in names.values()), default=0) + 2, width * 2 // 3)
     rows += [
         crop(
-            line((fit(names[name], name_width), "dim"), sections.figure(text_of.evidence(name, value))), width
+            line((fit(names[name], name_width), "dim"), sections.figure(evidence.value_of(name, value))),
+            width,
         )
         for name, value in found.evidence.items()
     ] or [line(("no figures were kept for this finding", "dim"))]
