@@ -118,7 +118,8 @@ def why_undecided(found: Verdict, seen: Seen, *, is_whole: bool) -> str:
     """Why steps enough support no verdict; empty where they do, and where more of them would. is_whole: none come."""
     if seen.why_blind:
         return seen.why_blind
-    is_enough = is_whole or found.is_final or (seen.diagnosis is not None and seen.diagnosis.enough)
+    waits = seen.diagnosis is None or not seen.diagnosis.enough or found.num_missing_steps > 0
+    is_enough = is_whole or found.is_final or not waits
     return found.because if found.decision is None and is_enough else ""
 
 

@@ -141,6 +141,7 @@ class Advisor(Intake):
             window=window(
                 diagnosis,
                 why_undecided(said.found, seen, is_whole=is_whole(self, seen)),
+                said.found.num_missing_steps,
                 self._not_held(seen, steps),
             ),
             step=seen.step,

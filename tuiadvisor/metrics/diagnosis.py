@@ -133,6 +133,14 @@ class Diagnosis:
         return 0 if self.is_clear_early else max(0, MIN_STEADY_STEPS - self.num_all_steady)
 
     @property
+    def num_missing_to_keep(self) -> int:
+        """Steady steps still to be seen of the present level before nothing found means that nothing is wrong.
+
+        A fault may be told from fewer; that there is none is not known from what was there before a change.
+        """
+        return max(self.num_missing_steps, MIN_STEADY_STEPS - int(self.steady_steps.size), 0)
+
+    @property
     def is_clear_early(self) -> bool:
         """Most steps lose much to one thing: few of them tell, where they are long or no more will come.
 
@@ -154,14 +162,13 @@ class Diagnosis:
         )
         return float(median(cycle_K)) >= LONG_STEP_S and (waits or self.is_stage_clear or clear)
 
-    @property
-    def missing_s(self) -> float | None:
-        """What the missing steps take, by the steps seen; None where none was."""
-        if not self.num_missing_steps:
+    def last_s(self, num_steps: int) -> float | None:
+        """What so many more steps take, by the steps seen; None where none was."""
+        if not num_steps:
             return 0.0 if np.isfinite(self.table.step_s_RK).any() else None
         step_K = column_median(self.table.step_s_RK)
         seen_K = step_K[np.isfinite(step_K)]
-        return self.num_missing_steps * float(median(seen_K)) if seen_K.size else None
+        return num_steps * float(median(seen_K)) if seen_K.size else None
 
 
 def is_clear(hit_share: float, gain: Gain) -> bool:

@@ -344,6 +344,7 @@ class Verdict:
     may_hide: bool = False
     saving: Saving | None = None  # of fewer devices
     would_change: str = ""  # of what was decided against the intent: what would lead elsewhere
+    num_missing_steps: int = 0  # not decided until so many more steady steps were seen
 
 
 @dataclass(frozen=True, slots=True)

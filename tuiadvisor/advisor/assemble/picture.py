@@ -94,15 +94,18 @@ def run_info(roster: Roster) -> RunInfo:
 def window(
     diagnosis: Diagnosis | None,
     why_undecided: str = "",
+    num_missing_steps: int = 0,
     not_held: Mapping[str, int] = MappingProxyType({}),
 ) -> Window:
     """The steps behind every number. why_undecided: why they support no verdict although they are many.
 
+    num_missing_steps: that the verdict waits for, where there are steps at all.
     not_held: of the steps that were asked for, those that are held no more, by why.
     """
     if diagnosis is None:
         return Window(None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS)
     steps = diagnosis.steady_steps
+    num_missing = max(diagnosis.num_missing_steps, num_missing_steps)
     excluded = dict(diagnosis.steadiness.excluded)
     before = diagnosis.num_all_steady - int(steps.size)
     if before:
@@ -113,10 +116,10 @@ def window(
         last_step=int(steps[-1]) if steps.size else None,
         num_steps=int(steps.size),
         excluded=excluded,
-        enough=diagnosis.enough and not why_undecided,
+        enough=not num_missing and not why_undecided,
         why_undecided=why_undecided,
-        num_missing_steps=diagnosis.num_missing_steps,
-        missing_s=diagnosis.missing_s,
+        num_missing_steps=num_missing,
+        missing_s=diagnosis.last_s(num_missing),
         change=_change(diagnosis) if before else "",
     )
 

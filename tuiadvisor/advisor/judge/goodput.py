@@ -138,6 +138,8 @@ def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged], *, on_device: b
     if not diagnosis.enough or (not on_device and mostly_unseen_s(diagnosis, _explained_s(judged))):
         return True
     above = [cause_of(entry.rule.id) for entry in judged if entry.finding.severity != "info"]
+    if not above and diagnosis.num_missing_to_keep:  # so few since a change do not tell that nothing is lost
+        return True
     are_waits_unseen = diagnosis.job_seconds["comm_exposed"] is None and diagnosis.table.num_ranks > 1
     if not above and (diagnosis.open_late or are_waits_unseen):
         return True

@@ -16,7 +16,6 @@ from tuiadvisor.advisor.judge.unseen import mostly_unseen_s
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.cover import MIN_COVER
-from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.what_if import Gain
@@ -83,13 +82,13 @@ def verdict(
     awake_share: of its time the typical rank's training thread ran or was ready to; None where nobody counts.
     """
     above = [entry for entry in judged if entry.finding.severity != "info"]
-    num_missing = diagnosis.num_missing_steps
-    if not above and diagnosis.named is not None:  # that all is well so few do not tell
-        num_missing = max(num_missing, MIN_STEADY_STEPS - diagnosis.num_all_steady)
+    num_missing = diagnosis.num_missing_steps if above else diagnosis.num_missing_to_keep
     # What no step of a trace tells, more of them would not, either.
     is_untold = diagnosis.named is not None and clock == "device" and _is_order_unknown(diagnosis)
     if num_missing > 0 and not is_untold:
-        return not_yet(num_missing, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s)
+        missing_s = diagnosis.last_s(num_missing)
+        since = diagnosis.regime_step if num_missing > diagnosis.num_missing_steps else None
+        return not_yet(num_missing, bool(diagnosis.table.num_steps), clock, missing_s, since_step=since)
     if not above and diagnosis.open_late:
         return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
     on_devices = stages if clock == "device" else None
@@ -218,18 +217,34 @@ def not_yet(
     missing_s: float | None = None,
     *,
     why_none: str = "",
+    since_step: int | None = None,
 ) -> Verdict:
     """No verdict before there is evidence for one.
 
     missing_s: what the missing steps take, None: not known; why_none: what was found of ranks that make no step.
+    since_step: of the change before which there were enough.
     """
     steps = "steady steps" if clock == "host" else "steps on the devices' clocks"
     lasts = f", about {_rough(missing_s)}" if missing_s is not None and missing_s >= WORTH_SAYING_S else ""
     sentence = f"Not enough yet: {num_missing_steps} more {steps}{lasts}."
+    if since_step is not None:
+        sentence += f" The pace changed at step {since_step:,}; steps before it no longer count."
     if why_none:
         sentence = f"Not enough yet: no step was seen. {why_none}."
-    because = "too few steady steps were seen" if any_steps else "no step was seen"
-    return Verdict(None, sentence, None, None, None, None, because, "", may_hide=True)
+    since = "" if since_step is None else f" since the pace changed at step {since_step:,}"
+    because = f"too few steady steps were seen{since}" if any_steps else "no step was seen"
+    return Verdict(
+        None,
+        sentence,
+        None,
+        None,
+        None,
+        None,
+        because,
+        "",
+        may_hide=True,
+        num_missing_steps=num_missing_steps,
+    )
 
 
 def with_priorities(found: Verdict, priorities: dict[int, Priority]) -> Verdict:
