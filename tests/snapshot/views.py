@@ -43,6 +43,7 @@ from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 from tuiadvisor.views.stall import Stall
 from tuiadvisor.views.step_map import StepMap
 from tuiadvisor.views.timeline import Timeline, TimelineLane
+from tuiadvisor.views.unheard import unheard
 
 Drawn = tuple[str, float] | tuple[str, float, int]  # a kind, seconds, and a bucket's number
 
@@ -801,7 +802,9 @@ def attaching() -> FeedState:
 
 
 def hub_lost() -> FeedState:
-    return live(straggler(), phase="hub lost", message="No frame for 12 s from ipc:///tmp/hub; trying again.")
+    return live(
+        unheard(straggler()), phase="hub lost", message="No frame for 12 s from ipc:///tmp/hub; trying again."
+    )
 
 
 def replay(view: RunView | None = None, *, paused: bool = False) -> FeedState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,16 @@ import pytest
 from fake_time import FakeTime
 from snapshot import views
 from unit.test_cli_lookback import Watch
+from unit.test_tui_pages import FakeShell
 
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app import live_feed
 from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S, LiveFeed, attach_phase
+from tuiadvisor.cli.watching import say_goodbye
 from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.stream.source import SourceStatus
-from tuiadvisor.tui.contract.feed import Capture, Detail, Pause, Stacks, Zoom
+from tuiadvisor.tui.contract.feed import Capture, Detail, FeedState, Pause, Stacks, Zoom
+from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.views.run_view import RunView
 
 STATUS = SourceStatus("live", connected=True, bytes_behind=0, note="", ended=False)
@@ -85,6 +89,42 @@ def test_a_session_says_where_it_stands(
     """A hub that is gone before an agent that is, that before what the ranks do."""
     made, _ = feed(view, error, **status)
     assert (phase, None) == made._phase()
+
+
+@pytest.mark.parametrize("lost", ["hub", "agent"])
+def test_what_is_heard_no_more_is_not_live(lost: str) -> None:
+    """The last figures stand; whether a rank still lives nobody can say."""
+    view = views.grouped_many()
+    made, _ = feed(view, "it was killed" if lost == "agent" else None, connected=lost != "hub")
+    made._publish("")
+    shown = made.latest().view
+    assert shown is not None
+    assert "live" in {row.state for row in view.ranks}
+    assert "live" not in {row.state for row in shown.ranks}
+    assert [row.step_s for row in view.ranks] == [row.step_s for row in shown.ranks]
+    for width, height in ((80, 24), (160, 45)):
+        for page in ("1", "2"):
+            place = Navigator(FakeShell(), made.latest(), clock=lambda: 0.0)
+            place.rows(width, height)
+            place.key(page, page)
+            text = "\n".join(row.text for row in place.rows(width, height))
+            assert not re.search(r"\blive\b", text), text
+            assert "unknown" in text
+    made.source.status = STATUS
+    made._agent_error = lambda: None
+    made._publish("")
+    assert view is made.latest().view
+
+
+def test_leaving_a_lost_hub_tells_where_its_recording_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """Else the file seems to hold all of the run; of one that goes on, or is over, nothing is to be told."""
+    view = views.straggler()
+    for phase, ended, told in (("hub lost", False, True), ("hub lost", True, False), ("live", False, False)):
+        state = FeedState(replace(view, ended=ended), "live", phase, "", None, None, 1, "")
+        say_goodbye(state, "run.tuirec")
+        said = capsys.readouterr().out
+        assert told == (f"it ends at step {view.last_step:,}, where the hub was lost" in said), phase
+        assert "look again with: tuiadvisor replay run.tuirec" in said
 
 
 def test_attaching_counts_those_that_are_through() -> None:

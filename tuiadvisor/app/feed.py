@@ -181,7 +181,7 @@ class Feed:
         phase, progress = self._phase()
         former = self._state
         state = FeedState(
-            self.view,
+            self._shown(),
             self.mode,
             phase,
             message,
@@ -196,6 +196,10 @@ class Feed:
         if state != former:
             self._version += 1
             self._state = replace(state, version=self._version)
+
+    def _shown(self) -> RunView | None:
+        """The picture as it is true at this moment."""
+        return self.view
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         raise NotImplementedError

@@ -34,6 +34,7 @@ from tuiadvisor.tui.contract.feed import (
     Stride,
     Zoom,
 )
+from tuiadvisor.views.unheard import unheard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 BURST_MS: Final = 3000
+HUB_LOST: Final = "hub lost"
+AGENT_LOST: Final = "agent lost"
 READ_AFTER_S: Final = 4.0  # an announcement stays so much longer than what it announces
 
 
@@ -68,6 +71,7 @@ class LiveFeed(Feed):
         self._stale_answer = ("", 0.0)  # an announcement, and when it is no longer true
         self._lookback = Lookback()
         self._is_stretch_drawn = False
+        self._last_heard: tuple[RunView, RunView] | None = None  # of a lost hub: as it came, as it is shown
         self._stack_look: StackLook | None = None
         self._started_again = StartedAgain(kept=kept)
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
@@ -78,13 +82,21 @@ class LiveFeed(Feed):
         if self._subcommand is not None:
             self._subcommand.stop()
 
+    def _shown(self) -> RunView | None:
+        """With nothing heard any more no rank is said to be live."""
+        if self.view is None or not self._phase()[0].startswith((HUB_LOST, AGENT_LOST)):
+            return self.view
+        if self._last_heard is None or self._last_heard[0] is not self.view:
+            self._last_heard = (self.view, unheard(self.view))
+        return self._last_heard[1]
+
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         status = self.source.status
         if status.ended or (self.view is not None and not status.connected):
-            return "hub lost", None
+            return HUB_LOST, None
         error = self._agent_error()
         if error is not None:
-            return f"agent lost: {error}", None
+            return f"{AGENT_LOST}: {error}", None
         if self._lookback.step is not None:
             return "past", None
         if self.stretch is not None:

@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
                 show(feed, intro)
             finally:
                 feed.stop()
-        say_goodbye(feed.latest().view, None)
+        say_goodbye(feed.latest(), None)
         print(NEXT)
     finally:
         # Whoever read what we print may be gone (`| head`): the training must not outlive us for that.

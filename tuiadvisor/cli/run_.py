@@ -163,9 +163,9 @@ def _watch(
                 time.sleep(1.0)  # the last frames are still on their way
         finally:
             feed.stop()
-    view = feed.latest().view
+    state = feed.latest()
     if feed.failure is not None:
         raise feed.failure
-    if not has_screens and view is not None:
-        print(plain_summary(view))
-    say_goodbye(view if has_screens else None, record)
+    if not has_screens and state.view is not None:
+        print(plain_summary(state.view))
+    say_goodbye(state, record, with_verdict=has_screens)

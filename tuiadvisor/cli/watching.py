@@ -11,7 +11,7 @@ from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.desk import Desk
-from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.live_feed import HUB_LOST, LiveFeed
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.options.outlets import follow, outlets_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.app.live_session import Session, Visit
     from tuiadvisor.app.sizing import Sizing
-    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.tui.contract.feed import FeedState
 
 ROOM: Final = (
     1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
@@ -158,14 +158,21 @@ def take_leave(feed: LiveFeed, output: str | None) -> None:
     """What is left on the terminal when the screens are gone; a failure of the feed's thread comes out as itself."""
     if feed.failure is not None:
         raise feed.failure
-    say_goodbye(feed.latest().view, output)
+    say_goodbye(feed.latest(), output)
     for answer in feed.answers:
         print(answer)
 
 
-def say_goodbye(view: RunView | None, output: str | None) -> None:
-    """What is left on the terminal: the verdict, and where the recording lies."""
-    if view is not None and view.decided.sentence:
+def say_goodbye(state: FeedState | None, output: str | None, *, with_verdict: bool = True) -> None:
+    """What is left on the terminal: the verdict, where the recording lies, and where it ends if its hub was lost."""
+    view = None if state is None else state.view
+    if with_verdict and view is not None and view.decided.sentence:
         print(view.decided.sentence)
     if output:
-        print(f"recorded in {one_line(output)}; look again with: tuiadvisor replay {shell_word(output)}")
+        ends = ""
+        if state is not None and state.phase == HUB_LOST and not (view is not None and view.ended):
+            at = "" if view is None or view.last_step is None else f" at step {view.last_step:,}"
+            ends = f" (it ends{at}, where the hub was lost; the training goes on unrecorded)"
+        print(
+            f"recorded in {one_line(output)}{ends}; look again with: tuiadvisor replay {shell_word(output)}"
+        )

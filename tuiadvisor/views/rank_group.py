@@ -15,7 +15,7 @@ class RankGroup:
 
     name: str  # "node01", "stage 2", "replica 3"
     ranks: tuple[int, ...]  # ascending
-    num_live: int
+    num_live: int | None  # None: they are heard no more
     num_lost: int  # killed or refused
     step_s: float | None  # mean over its ranks
     wait_s: float | None  # mean over its ranks

@@ -166,7 +166,8 @@ class Overlap:
     """Communication, and how much of it compute hides. Seconds a step, mean over ranks.
 
     Two bases: comm_total_s, overlap, hidden_s and the *_sampled_s are of the steps in which all communication was timed
-    (total = hidden + exposed there); comm_exposed_s, transfer_s and skew_s are of all steps of the window.
+    (total = hidden + exposed there); comm_exposed_s, transfer_s and skew_s are of all steps of the window (exposed =
+    transfer + skew, where all three are known).
     """
 
     comm_total_s: float | None
@@ -225,7 +226,7 @@ class RankRow:
     host: str
     local_rank: int | None
     pid: int | None
-    state: str  # events.RankState name, lower case
+    state: str  # events.RankState name, lower case; "unknown" of one that is heard no more
     state_detail: str  # e.g. "killed by SIGKILL after step 341", or why it was refused
     now: str  # phase it is in, with how long, e.g. "comm_exposed 3.1 s"; "" when unknown
     last_step: int | None

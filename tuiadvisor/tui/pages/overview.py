@@ -18,6 +18,7 @@ from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.deaths import GONE
 from tuiadvisor.views.shown_ranks import standing_out
+from tuiadvisor.views.unheard import UNHEARD
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Target
@@ -339,6 +340,8 @@ def rank_summary(view: RunView) -> str:
     if view.ended:
         return text_of.count(len(view.ranks), "rank")
     live = len([rank for rank in view.ranks if rank.state == "live"])
+    if any(rank.state == UNHEARD for rank in view.ranks):
+        return f"{text_of.count(len(view.ranks), 'rank')}, state unknown"
     return f"{live:,} of {view.run.world_size or len(view.ranks):,} live"
 
 

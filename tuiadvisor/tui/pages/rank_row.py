@@ -15,6 +15,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Align, Cell, Line, Span, fit
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.deaths import GONE
+from tuiadvisor.views.unheard import UNHEARD
 
 if TYPE_CHECKING:
     from tuiadvisor.views.rank_group import RankGroup
@@ -29,6 +30,7 @@ STATES = {
     "exited": ("■ exited", "dim"),
     "killed": ("✖ killed", "bad"),
     "refused": ("⊘ refused", "warn"),
+    UNHEARD: ("? unknown", "warn"),
 }
 # Of a live rank while the job is stalled.
 HELD = {"waits": ("║ waits", "warn"), "stopped": ("■ stopped", "bad"), "missing": ("■ missing", "bad")}
@@ -163,6 +165,17 @@ def rank_line(rank: RankRow, columns: Columns, heat_first_step: int | None, left
     return _joined(fields, target)
 
 
+def _group_state(group: RankGroup) -> Span:
+    """Return what became of a group's ranks: the worst first."""
+    if group.num_lost:
+        return (f"✖ {group.num_lost:,} lost", "bad")
+    if group.num_live is None:
+        return STATES[UNHEARD]
+    if group.num_live < len(group.ranks):
+        return (f"○ {group.num_live:,} live", "dim")
+    return (f"● {group.num_live:,} live", "good")
+
+
 def group_line(
     group: RankGroup, columns: Columns, heat_first_step: int | None, left_step: int, *, is_open: bool
 ) -> Line:
@@ -170,12 +183,7 @@ def group_line(
     arrow: Span = (
         ("▶", "bad") if group.num_culprits else ("◆", "warn") if group.num_outliers else (" ", "text")
     )
-    size = len(group.ranks)
-    state: Span = (f"● {group.num_live:,} live", "good")
-    if group.num_lost:
-        state = (f"✖ {group.num_lost:,} lost", "bad")
-    elif group.num_live < size:
-        state = (f"○ {group.num_live:,} live", "dim")
+    state = _group_state(group)
     fields: list[tuple[Span, ...]] = [
         (arrow,),
         ((fit(group_size(group, is_open=is_open), columns.rank, "right"), "accent"),),

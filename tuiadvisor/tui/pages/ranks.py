@@ -30,6 +30,7 @@ from tuiadvisor.tui.pages.rank_list import (
 from tuiadvisor.tui.pages.rank_map import StepHeat
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.shown_ranks import UNWELL
+from tuiadvisor.views.unheard import UNHEARD
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
@@ -443,7 +444,7 @@ class Ranks(Page):
             else ""
         )
         live = "" if chosen and place else f"{shown.num_live:,} live"
-        if view.ended:
+        if view.ended or any(row.state == UNHEARD for row in view.ranks):
             live = ""
         if view.stall is not None:
             live = text_of.no_progress(view.stall.for_s)
