@@ -247,14 +247,19 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
     sampled_RK = np.isfinite(diagnosis.steady.comm_total_s_RK)
     num_sampled = int(sampled_RK.any(axis=0).sum())
     exposed = diagnosis.job_seconds["comm_exposed"]
+    wait_s = mean_or_none(diagnosis.steady_barrier.wait_RK)
     transfer_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer else None
+    if transfer_s is not None and wait_s is not None and exposed is not None:
+        # The transfer ends for all at once by the barrier, for each rank by its own clock in the exposed time.
+        transfer_s = min(transfer_s, exposed)
+        wait_s = exposed - transfer_s
     hidden = 1 - min(exposed_detail / total, 1.0) if total and exposed_detail is not None else None
     return Overlap(
         comm_total_s=total,
         comm_exposed_s=exposed,
         overlap=hidden,
         transfer_s=transfer_s,
-        skew_s=mean_or_none(diagnosis.steady_barrier.wait_RK),
+        skew_s=wait_s,
         sampled_share=detail,
         hidden_s=total - min(exposed_detail, total)
         if total is not None and exposed_detail is not None

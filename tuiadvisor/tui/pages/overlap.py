@@ -257,10 +257,15 @@ def _barrier(view: RunView, *, wide: bool) -> Line:
     who = f"rank {last.rank}, {text_of.share(last.last_arrivals)}" if last is not None else text_of.UNKNOWN
     # One a step by its nature, where there is one at all.
     num = text_of.UNKNOWN if overlap.skew_s is None else "1"
-    figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
+    figures = [text_of.UNKNOWN, num, _of_timed(overlap.comm_total_s)]
     figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
-    figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
+    figures += [text_of.UNKNOWN, _of_timed(overlap.hidden_s)] if wide else []
     return _figures(_name_of_all(view), figures, who, wide=wide)
+
+
+def _of_timed(seconds: float | None) -> str:
+    """Return a figure of the steps that were timed whole, with the star that says so."""
+    return text_of.UNKNOWN if seconds is None else f"{text_of.seconds(seconds)}*"
 
 
 def _name_of_all(view: RunView) -> str:
