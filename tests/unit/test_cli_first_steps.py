@@ -22,7 +22,7 @@ from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import evidence
-from tuiadvisor.tui.contract.feed import Pause, SeekStep, Step
+from tuiadvisor.tui.contract.feed import NextFinding, Pause, Resume, SeekStep, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,6 +132,23 @@ def test_single_step_is_one_training_step(tmp_path: Path) -> None:
         feed.command(Step(1))
         feed.command(Step(-1))
         wait_until(lambda: step_of(feed) == 98)
+    finally:
+        feed.stop()
+
+
+def test_a_step_that_was_gone_to_stays_on_the_screen(tmp_path: Path) -> None:
+    """A click on the ribbon, a typed number, a finding: a replay that plays on shows another step a moment later."""
+    feed = ReplayFeed(ReplaySource(recorded(tmp_path)))
+    feed.add_mark(70, "here")
+    feed.start()
+    try:
+        for command, expected in ((SeekStep(40), 40), (NextFinding(), 70)):
+            feed.command(Resume())
+            wait_until(lambda: feed.latest().phase == "replay")
+            feed.command(command)
+            wait_until(lambda wanted=expected: step_of(feed) == wanted and feed.latest().phase == "paused")  # type: ignore[misc]
+        feed.command(Resume())
+        wait_until(lambda: (step_of(feed) or 0) > 70)
     finally:
         feed.stop()
 

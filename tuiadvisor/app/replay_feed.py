@@ -201,10 +201,9 @@ class ReplayFeed(Feed):
         self.events.jump()
         match command:
             case SeekStep(step):
-                self._show_step(step)
+                self._stay_at(step)
             case Step(by):
-                self.replay.clock.pause()
-                self._show_step(0 if here is None else here + by)
+                self._stay_at(0 if here is None else here + by)
             case Stride(by):
                 self._show_step((here or 0) + by * max((self.last_step or 0) // STRIDES, 1))
             case End():
@@ -223,6 +222,11 @@ class ReplayFeed(Feed):
         if not len(index):
             self.steps = []
         return tuple((index.position_s(index.offset_of_step(step)), label) for step, label in self.steps)
+
+    def _stay_at(self, step: int) -> None:
+        """Who goes to a step or a finding wants to look at it: time stands there."""
+        self.replay.clock.pause()
+        self._show_step(step)
 
     def _show_step(self, step: int) -> None:
         step = max(min(step, self.last_step if self.last_step is not None else step), 0)
@@ -252,8 +256,4 @@ class ReplayFeed(Feed):
         behind = [mark for mark in marks if mark[0] < here_s - 0.05]
         if not (ahead if forward else behind):
             return
-        position_s, step = min(ahead) if forward else max(behind)
-        if self.replay.clock.paused:
-            self._show_step(step)
-        else:
-            self._go(self.replay.index.offset_at(position_s), position_s)
+        self._stay_at((min(ahead) if forward else max(behind))[1])

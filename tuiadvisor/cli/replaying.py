@@ -21,7 +21,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.contract.desk import NO_DESK, ListJobs, ListRuns
-from tuiadvisor.tui.contract.feed import End, Pause, SeekStep
+from tuiadvisor.tui.contract.feed import End, SeekStep
 from tuiadvisor.tui.pages.home import plain_home
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.runs import plain_runs
@@ -46,7 +46,6 @@ def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) 
     stack.callback(feed.stop)
     _check_step(options, feed.last_step)
     if options.at is not None:
-        feed.command(Pause())  # who asks for a step wants to look at it
         feed.command(SeekStep(options.at))
     elif options.speed is None:
         feed.command(End())  # the verdict is what one opens a recording for
