@@ -22,7 +22,7 @@ from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import evidence
-from tuiadvisor.tui.contract.feed import NextFinding, Pause, Resume, SeekStep, Step
+from tuiadvisor.tui.contract.feed import Pause, PreviousFinding, Resume, SeekStep, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,16 +139,16 @@ def test_single_step_is_one_training_step(tmp_path: Path) -> None:
 def test_a_step_that_was_gone_to_stays_on_the_screen(tmp_path: Path) -> None:
     """A click on the ribbon, a typed number, a finding: a replay that plays on shows another step a moment later."""
     feed = ReplayFeed(ReplaySource(recorded(tmp_path)))
-    feed.add_mark(70, "here")
+    feed.add_mark(5, "here")
     feed.start()
     try:
-        for command, expected in ((SeekStep(40), 40), (NextFinding(), 70)):
+        for command, expected in ((SeekStep(40), 40), (PreviousFinding(), 5)):
             feed.command(Resume())
-            wait_until(lambda: feed.latest().phase == "replay")
+            wait_until(lambda: feed.latest().phase in {"replay", "ended"})
             feed.command(command)
             wait_until(lambda wanted=expected: step_of(feed) == wanted and feed.latest().phase == "paused")  # type: ignore[misc]
         feed.command(Resume())
-        wait_until(lambda: (step_of(feed) or 0) > 70)
+        wait_until(lambda: (step_of(feed) or 0) > 5)
     finally:
         feed.stop()
 

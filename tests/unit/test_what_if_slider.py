@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ from synthetic_run import MS, Fault, Job, final_view
 from test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor.assemble.prospects import prospects
+from tuiadvisor.text.line import length
 from tuiadvisor.tui.contract.desk import Scale
-from tuiadvisor.tui.pages.what_if import all_lines
+from tuiadvisor.tui.pages.what_if import LABEL, all_lines, what_if_lines
 
 LATE = final_view(Job(num_steps=300, faults=(Fault("backward", (2,), 9 * MS),)))
 
@@ -47,6 +49,18 @@ def test_the_key_goes_round_and_asks_for_sizes_last() -> None:
     assert "half the devices" in "\n".join(row.text for row in board.place.rows(100, 30))
     assert "the step as it is" in board.press("i")
     assert "what if" not in "\n".join(row.text for row in board.place.rows(100, 30)[:-1])
+
+
+@pytest.mark.parametrize("width", [78, 158])
+def test_a_long_name_is_told_whole(width: int) -> None:
+    """It takes more rows, never an end that nobody can read."""
+    (late, *_) = LATE.prospects
+    words = "without the time of the ranks that wait for rank 3, which reads its data from a slower disk than its peers"
+    view = replace(views.straggler(), prospects=(late, replace(late, words=words)))
+    for rows in (all_lines(view, width), what_if_lines(view, desks.desk(), 2, width)):
+        column = re.split(r"  +", " ".join(row.text[: max(width // 3, LABEL)] for row in rows))
+        assert words in re.sub(r"[█ ]+", " ", " ".join(column)), rows
+        assert max(length(row) for row in rows) <= width
 
 
 def test_without_a_choice_all_are_side_by_side_below_the_chain() -> None:

@@ -48,14 +48,15 @@ def all_lines(view: RunView, width: int) -> list[Line]:
     label = _label(view.prospects, width)
     room = _room(width, label)
     now = text_of.seconds(view.prospects[0].now_s)
-    as_it_is = _bar("as it is", now, BAR * room, "dim", label)
-    rows = [as_it_is, *(_changed(one, room, label, now) for one in view.prospects)]
+    rows = _bar("as it is", now, BAR * room, "dim", label)
+    for one in view.prospects:
+        rows += _changed(one, room, label, now)
     head = rule("a step if one thing were changed", width, "i: what each rests on")
     return [head, *(crop(row, width) for row in rows)]
 
 
 def _label(shown: Sequence[Prospect], width: int) -> int:
-    """Return the width of the names: whole ones where the bars keep more than half."""
+    """Return the width of the names: as long as the longest where the bars keep more than half; else they wrap."""
     return max(min(max(cell_len(one.words) for one in shown) + 2, width // 3), LABEL)
 
 
@@ -63,13 +64,13 @@ def _room(width: int, label: int) -> int:
     return max(width - label - 24, 10)
 
 
-def _changed(one: Prospect, room: int, label: int, shown: str = "") -> Line:
+def _changed(one: Prospect, room: int, label: int, shown: str = "") -> list[Line]:
     """The step as it would be; of which step, where that is not the one shown: pauses count in a mean with them."""
     least = "≥ " if one.at_best else ""
     bar = BAR * max(round(room * one.share), 1)
     now = text_of.seconds(one.now_s)
-    row = _bar(one.words, f"{least}{text_of.seconds(one.step_s)}", bar, "good", label)
-    return row if shown in {"", now} else line(*row.spans, (f" of {now}", "dim"))
+    first, *rest = _bar(one.words, f"{least}{text_of.seconds(one.step_s)}", bar, "good", label)
+    return [first if shown in {"", now} else line(*first.spans, (f" of {now}", "dim")), *rest]
 
 
 def _prospect(one: Prospect, width: int) -> list[Line]:
@@ -81,15 +82,18 @@ def _prospect(one: Prospect, width: int) -> list[Line]:
         else f"{text_of.seconds(one.low_s)} to {text_of.seconds(one.high_s)}"
     )
     rows = [
-        _bar("as it is", text_of.seconds(one.now_s), BAR * room, "dim", label),
-        _changed(one, room, label),
+        *_bar("as it is", text_of.seconds(one.now_s), BAR * room, "dim", label),
+        *_changed(one, room, label),
     ]
     rows += [line((text, "dim")) for text in wrap(f"{interval}; {one.basis}", width)]
     return [crop(row, width) for row in rows]
 
 
-def _bar(name: str, value: str, bar: str, role: str, label: int) -> Line:
-    return line((fit(name, label), "text"), (fit(value, 10, "right") + "  ", "strong"), (bar, role))
+def _bar(name: str, value: str, bar: str, role: str, label: int) -> list[Line]:
+    """Return a row with the bar, and more of them where the name is longer than its column."""
+    first, *rest = wrap(name, label - 2)
+    head = line((fit(first, label), "text"), (fit(value, 10, "right") + "  ", "strong"), (bar, role))
+    return [head, *(line((each, "text")) for each in rest)]
 
 
 def _half(desk: DeskState) -> str:
