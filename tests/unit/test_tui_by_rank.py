@@ -128,3 +128,10 @@ def test_without_kernels_stands_what_was_seen_of_the_devices() -> None:
     traced = Keyboard(views.live(views.traced()))
     traced.press("K")
     assert "the phases of each rank" not in "\n".join(row.text for row in traced.place.rows(160, 45))
+
+
+@pytest.mark.parametrize("width", range(100, 170))
+def test_the_last_phase_is_never_cut(width: int) -> None:
+    """Its figure ended in "µ…" at every seventh width: the gap behind the last column took a cell too many."""
+    rows = by_rank.phases_of_ranks(views.straggler(), width, 20)
+    assert not [row.text for row in rows if "…" in row.text]

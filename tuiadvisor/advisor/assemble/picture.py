@@ -357,7 +357,7 @@ def _why_no_overlap(diagnosis: Diagnosis, *, has_stages: bool) -> str:
     if has_stages:
         return "what stages wait for each other and what moving data takes are not told apart"
     if diagnosis.steady.flagged_RK(StepFlag.DETAIL).any():
-        return "steps were seen in detail, but not from when to when their communication ran"
+        return "steps were seen in detail, but not when their communication began and ended"
     return "no steady step was seen in detail"
 
 

@@ -169,7 +169,7 @@ def _culprit_lanes(view: RunView, width: int, num_waiting: int) -> list[Line]:
 
 
 def _legend(view: RunView, width: int) -> list[Line]:
-    text = "Both lanes have one scale. Dots: compute waits for communication."
+    text = "Both lanes share one scale. Dots: compute waits for communication."
     if view.exchange is None:
         text += " Where in backward the hidden part lies is not seen."
     return [line((each, "dim")) for each in wrap(text, width)]

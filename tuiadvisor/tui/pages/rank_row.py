@@ -256,7 +256,9 @@ def phase_cells(row: RankRow | RankGroup, width: int) -> list[Span]:
             spans.append((fit(text_of.UNKNOWN, size - 1, "right") + " ", "unknown"))
         else:
             spans += [(glyph, role), (fit(text_of.seconds(value), size - 2, "right") + " ", role)]
-    return [*spans, (" " * (width - size * len(MAPPED_PHASES)), "text")]
+    # The gap behind the last cell is the field's own, where there is room.
+    *before, (text, role) = spans
+    return [*before, (text.removesuffix(" "), role), (" " * (width - size * len(MAPPED_PHASES) + 1), "text")]
 
 
 def _tail_width(columns: Columns) -> int:

@@ -183,7 +183,7 @@ class WireApp(App[None]):
         self._write_frame()
 
     def wire_note(self) -> str:
-        """Return how slow the line is, where it is worth a word."""
+        """Return how slow the terminal is, where it is worth a word."""
         if self.round_trip_s is None or self.round_trip_s < self.slow_line_s:
             return ""
-        return f"line {self.round_trip_s * 1e3:,.0f} ms, {self.num_merged_frames:,} frames merged"
+        return f"terminal lag {self.round_trip_s * 1e3:,.0f} ms, {self.num_merged_frames:,} frames merged"
