@@ -246,3 +246,14 @@ def test_from_a_frozen_picture_one_goes_back_from_what_it_shows(watch: Watch) ->
     assert past is not None
     assert shown.last_step - 1 == past.step
     assert past.step < past.last_step - 2
+
+
+def test_the_past_begins_at_no_negative_step() -> None:
+    """One rank was met three steps before the other: of those no screen says "-3"."""
+    watch = Watch(replace(JOB, attach=(3, *[0] * (JOB.num_ranks - 1))))
+    watch.give(0.8)
+    watch.turn()
+    past = watch.turn(SeekStep(10))
+    assert past is not None
+    assert (0, 10) == (past.first_step, past.step)
+    assert watch.feed._choosable() == (0, past.last_step)

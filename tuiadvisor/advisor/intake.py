@@ -60,7 +60,10 @@ class Intake:
         if span is None:
             return None
         shift = self.store.axis_shift()
-        return max(span[0], span[1] - self.store.capacity + 1) - shift, span[1] - shift
+        oldest, newest = max(span[0], span[1] - self.store.capacity + 1) - shift, span[1] - shift
+        return max(
+            oldest, min(0, newest)
+        ), newest  # one rank's steps may begin before those of all are counted
 
     def most_steps(self) -> int:
         """How many job steps one view is made of at most."""
