@@ -129,6 +129,9 @@ def test_a_job_that_stood_before_anybody_came_is_told_as_such() -> None:
     (first, second) = ranks
     other = folded([status(1, [first, {**second, "no_step": "it is stopped"}])]).view().verdict.sentence
     assert "Not enough yet: no step was seen. Rank 0: it waits or hangs." == other
+    # Beside one that is not attached yet it is not "the rank".
+    beside = folded([status(1, [first, {"rank": 1, "state": "waiting_to_attach"}])]).view().verdict.sentence
+    assert "Not enough yet: no step was seen. Rank 0: it waits or hangs." == beside
     unexplained = folded([status(1, [first, {"rank": 1, "state": "live"}])]).view().verdict.sentence
     assert "Not enough yet: 20 more steady steps." == unexplained
 

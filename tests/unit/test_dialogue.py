@@ -450,6 +450,18 @@ def test_the_last_answer_can_be_taken_back_where_it_stands() -> None:
     assert keyboard.shell.asked[-1] == Answer("effort_hours", "")
 
 
+def test_the_answer_to_another_size_stands_above_the_fold() -> None:
+    """N, 64, enter: on 80 columns nothing seemed to happen, for what it would bring stood five rows further down."""
+    session = guided(held((SMALL,), dict(STATED_SIZE), last="devices_wanted"), "")
+    assert session.dialogue is not None
+    assert session.dialogue.wanted
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=session))
+    keyboard.press("d")
+    shown = " ".join(row.text.strip() for row in keyboard.place.rows(80, 24))
+    assert f"other size: {session.dialogue.wanted[:40]}" in " ".join(shown.split())
+    assert shown.count("other size:") == 1
+
+
 def test_a_number_is_typed() -> None:
     """Enter asks for it at once: it is all that can be chosen."""
     number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(

@@ -416,7 +416,7 @@ class Roster:
         whys = [fact.no_step.partition(" (")[0] for fact in live]
         if not whys or not all(whys):
             return ""
-        if len(set(whys)) > 1:
+        if len(set(whys)) > 1 or len(whys) == 1 < len(self.ranks):
             return f"Rank {live[0].rank}: {whys[0]}"
         return f"{'The rank' if len(whys) == 1 else 'Each rank'}: {whys[0]}"
 

@@ -174,6 +174,8 @@ class DialoguePage(Page):
         if found.last:
             rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}", width)]
             rows.append(line((fit("  take this answer back", width), "dim"), target=("back", found.last_id)))
+        if _is_news(found):  # what was asked for is not looked for below the fold
+            rows += bullet("other size:", found.wanted, width, "text")
         if found.looked:
             rows += [line((text, "dim")) for text in wrap(f"answered by its stacks: {found.looked}", width)]
         asked = found.question
@@ -189,6 +191,11 @@ class DialoguePage(Page):
             shown = f"  {word}" if word else f"  enter, then {answer_hint(asked)}"
             rows.append(line((fit(shown, width), "text"), target=("answer", word)))
         return [*rows, *bullet("to find out:", asked.measure, width, "dim")]
+
+
+def _is_news(found: Dialogue) -> bool:
+    """Whether the last answer changed what another number of devices would bring."""
+    return found.wanted not in {"", found.wanted_before, found.why}
 
 
 def _causes(found: Dialogue, width: int) -> list[Line]:
@@ -256,6 +263,6 @@ def _foot(found: Dialogue, width: int) -> list[Line]:
     badge = sections.badge(found.decision, is_open=found.is_open)
     rows.append(line((was, "dim"), badge, (f"  {tail}", "dim")))
     rows += [line((text, "text")) for text in wrap(found.why, width)]
-    if found.wanted and found.wanted != found.why:
+    if found.wanted and found.wanted != found.why and not _is_news(found):
         rows += bullet("other size:", found.wanted, width, "text")
     return rows

@@ -337,7 +337,7 @@ def rank_summary(view: RunView) -> str:
         return text_of.no_progress(view.stall.for_s)
     if view.without_step_s is not None:
         return f"no step for {text_of.timer(view.without_step_s)}"
-    if view.ended:
+    if view.ended or view.imported is not None:
         return text_of.count(len(view.ranks), "rank")
     live = len([rank for rank in view.ranks if rank.state == "live"])
     if any(rank.state == UNHEARD for rank in view.ranks):
