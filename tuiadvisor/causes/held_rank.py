@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause, Measured, priority_words, rank_words
+from tuiadvisor.metrics.series.what_if import of_share
+from tuiadvisor.metrics.steps.arrays import mean_or_none
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.off_core import HeldRank
+    from tuiadvisor.metrics.series.what_if import Gain
 
 WORDS: Final = {
     "stopped": "{is_} stopped by a signal or a debugger in {share} of the looks at {its} process",
@@ -35,6 +38,7 @@ IN_PAUSES: Final = (
     "The others wait for it mostly in long steps, as where an epoch begins; what is lost by it is a part of what those "
     "take."
 )
+NOT_WAITED_FOR: Final = " The others are not seen to sleep longer than it, so it may cost nothing."
 
 
 def measure(diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measured]:
@@ -60,11 +64,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
         "held",
         {
             "held_rank_words": f"{rank_words(ranks)} {said}{priority_words(worst.priority)}",
-            "held_note": IN_PAUSES
-            if worst.in_pauses
-            else UNSETTLED
-            if diagnosis.compared_rows.size > 1
-            else UNSEEN,
+            "held_note": _note(diagnosis, worst),
             "held_share": worst.share,
             "held_share_of_others": worst.others,
             "held_share_low": worst.surely,
@@ -75,7 +75,23 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
         },
         ranks,
         tuple(sorted({table.hosts[one.row] for one in group})),
+        gain=_gain(diagnosis, worst),
+        at_best=True,  # a part of what holds it may pass while it would wait for the others anyway
     )
+
+
+def _note(diagnosis: Diagnosis, worst: HeldRank) -> str:
+    unpaused = UNSETTLED if diagnosis.compared_rows.size > 1 else UNSEEN
+    note = IN_PAUSES if worst.in_pauses else unpaused
+    return note if worst.gained > 0 else f"{note}{NOT_WAITED_FOR}"
+
+
+def _gain(diagnosis: Diagnosis, worst: HeldRank) -> Gain | None:
+    """At best all that holds it beyond the others; surely what they were seen to wait for it."""
+    columns = diagnosis.elapsed_K
+    cycle_K = diagnosis.barrier.cycle_K[columns] if worst.in_pauses else diagnosis.steady_barrier.cycle_K
+    step_s = mean_or_none(cycle_K)
+    return None if step_s is None else of_share(step_s, max(worst.share - worst.others, 0.0), worst.gained)
 
 
 HELD_RANK: Final = Cause(

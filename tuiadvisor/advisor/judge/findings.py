@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
+from tuiadvisor.causes.above_info import is_worth_acting
 from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.registry import cause_of, measure_all, measure_job
 from tuiadvisor.errors import TuiadvisorError
@@ -175,7 +176,7 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
         pattern=rule.pattern,
         lens=rule.lens,
         layer=_layer(rule, subject),
-        severity=_severity(outcome.level, gain),
+        severity=_severity(rule.id, outcome.level, gain),
         ranks=() if job_wide and rule.loss is None else subject.ranks,
         hosts=() if job_wide and rule.loss is None else subject.hosts,
         phase=rule.phase or subject.phase or _phase_of_job(rule, subject),
@@ -201,9 +202,9 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
     return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best)
 
 
-def _severity(level: str, gain: Gain | None) -> Severity:
-    """That of the rule, but a remark where the interval of what would be gained holds no gain at all."""
-    return "info" if gain is not None and gain.loss_low_s <= 0 else cast("Severity", level)
+def _severity(rule_id: str, level: str, gain: Gain | None) -> Severity:
+    """That of the rule, but a remark where nothing is surely gained."""
+    return cast("Severity", level) if is_worth_acting(rule_id, gain) else "info"
 
 
 def _phase_of_job(rule: Rule, subject: Measured) -> str | None:

@@ -92,6 +92,7 @@ class HeldRank:
     limit_cores: float | None = None
     in_pauses: bool = False  # the others wait for it mostly in steps that are not steady
     priority: Priority | None = None  # where it lacks a core and yields more than the others
+    gained: float = 0.0  # of the step: what all surely gain where nobody is held, as `least_gain`
 
 
 def held_ranks(seen: list[OffCore], span_s: float) -> tuple[HeldRank, ...]:
@@ -102,7 +103,47 @@ def held_ranks(seen: list[OffCore], span_s: float) -> tuple[HeldRank, ...]:
     """
     others = _Others(seen)
     found = [held for row in range(len(seen)) if (held := _held(row, seen, others, span_s)) is not None]
-    return tuple(found) if 2 * len(found) <= len(seen) else ()
+    if not found or 2 * len(found) > len(seen):
+        return ()
+    gained = least_gain(found, seen, span_s)
+    return tuple(replace(one, gained=gained) for one in found)
+
+
+def least_gain(held: list[HeldRank], seen: list[OffCore], span_s: float) -> float:
+    """Share of the step by which it surely gets shorter if none of these is held; 0 where that is not known.
+
+    In a job that keeps pace all take the same time for a step, so who is awake for less of it sleeps for the rest.
+    Of ranks alike, whatever the others sleep longer than the held ones they sleep for these; no arrival has to
+    be seen for it. It ends where the next rank is awake for as long. Who spins while it waits is awake: then it is 0.
+    """
+    held_rows = {one.row for one in held}
+    awake = [_awake(one) for one in seen]
+    most = max((share for row in held_rows if (share := awake[row]) is not None), default=None)
+    others = [share for row, share in enumerate(awake) if row not in held_rows]
+    if most is None or any(share is None for share in awake):
+        return 0.0
+    then = [
+        share - _surely_awake(one, seen[one.row]) for one in held if (share := awake[one.row]) is not None
+    ]
+    then += [share + CHANCE_WAIT_S / span_s for share in others if share is not None]
+    return max(most - max(then), 0.0)
+
+
+def _awake(own: OffCore) -> float | None:
+    """Share of its time in which it ran, waited for a core or was stopped: all but sleeping; None where unknown."""
+    if own.run is None or own.wait is None:
+        return None
+    return min(own.run + own.wait + (own.stopped or 0.0), 1.0)
+
+
+def _surely_awake(held: HeldRank, own: OffCore) -> float:
+    """Of what surely holds it the share that is no sleep: a signal stops a rank that waits for the others, too."""
+    if held.reason != "stopped":
+        return held.surely
+    going = 1 - (own.stopped or 0.0)
+    return (
+        held.surely * min(((own.run or 0.0) + (own.wait or 0.0)) / going, 1.0) if going > 0 else held.surely
+    )
 
 
 class _Others:

@@ -72,9 +72,13 @@ def held_by_data(
     usual_R[rows] = [np.median(np.delete(share_R, row)) for row in rows.tolist()]
     surely_R = share_R - usual_R - CHANCE_WAIT_S / max(span_s, CHANCE_WAIT_S)
     is_held_R = surely_R >= MIN_HELD
+    # Of ranks alike the rest of the step is as long as the held one's: what it is longer on the others they wait.
+    gained_R = surely_R
     if has_stages(table):
         idle_R = np.mean(table.phase_s_PRK[PHASE_INDEX["pipeline_idle"]][:, known], axis=1)
-        is_held_R &= np.median(np.delete(idle_R, rows)) - idle_R >= MIN_COVER * (share_R - usual_R) * step_R
+        idle_longer_R = np.median(np.delete(idle_R, rows)) - idle_R
+        is_held_R &= idle_longer_R >= MIN_COVER * (share_R - usual_R) * step_R
+        gained_R = np.minimum(surely_R, idle_longer_R / step_R)
     if not is_held_R.any():
         return ()
     if at_limit is not None:
@@ -82,6 +86,13 @@ def held_by_data(
         if np.mean(others >= AT_ITS_LIMIT) > 1 - MIN_IN_RESERVE:
             return ()
     return tuple(
-        HeldRank(row, "data", float(share_R[row]), float(usual_R[row]), float(surely_R[row]))
+        HeldRank(
+            row,
+            "data",
+            float(share_R[row]),
+            float(usual_R[row]),
+            float(surely_R[row]),
+            gained=float(gained_R[row]),
+        )
         for row in np.flatnonzero(is_held_R).tolist()
     )
