@@ -268,3 +268,73 @@ def test_a_rate_is_of_what_its_column_counts(column: str, counted: str, tmp_path
     head = scaling_text(table, reports, aim).splitlines()[0]
     assert f"time in ms per {counted}, cost in device-hours per million {counted}s" in head
     assert f" ms per {counted}" in reports[0].decision.because
+
+
+V5P = """devices,total_min,global_batch
+512,114.7939,2048
+1024,56.9478,2048
+1536,39.3355,3072
+6144,12.2042,6144
+"""  # MLPerf Training v4.0, Google gpt3
+
+
+@pytest.mark.parametrize(
+    ("aim", "decision", "said", "beside"),
+    [
+        (Aim(), "keep", "the fastest of the sizes that can be judged", (1536, 6144)),
+        (Aim(objective="time"), "keep", "the fastest of the sizes that can be judged", (1536, 6144)),
+        # They were measured to be dearer: nothing is better by cost.
+        (Aim(objective="cost"), "keep", "the cheapest, of the sizes that can be judged", ()),
+        (Aim(objective="efficiency"), "keep", "of the sizes that can be judged; more devices", (1536, 6144)),
+        (Aim(deadline_h=1.0), "keep", "by the deadline of 1 h, of the sizes that can be judged", ()),
+        (Aim(budget=1000.0), "keep", "within the budget of 1000, of the sizes that can be judged", ()),
+        (Aim(budget=1100.0), "keep", "within the budget of 1100, of the sizes that can be judged", (1536,)),
+        # It was measured to be done in time, so nobody is told that no size is.
+        (Aim(deadline_h=0.5), "keep", "nothing is decided: of the sizes that can be judged no", (6144,)),
+        (Aim(deadline_h=0.1), "stop", "the fastest that can be judged, 1,024 devices, needs", ()),
+        (Aim(current=512, objective="time"), "rescale", "of the sizes that can be judged", (1536, 6144)),
+        (Aim(current=6144), "keep", "nothing is decided: of the 6,144 devices in use it has global batch", ()),
+    ],
+)  # fmt: skip
+def test_what_is_best_is_said_of_the_sizes_that_can_be_judged(
+    tmp_path: Path, aim: Aim, decision: str, said: str, beside: tuple[int, ...]
+) -> None:
+    """MLPerf's Google series: "the fastest of the sizes compared", and rows of 39 and 12 minutes below it."""
+    report = report_of(tmp_path, V5P, aim=aim)
+    assert decision == report.decision.decision
+    because = report.decision.because
+    assert said in because
+    assert beside == tuple(size for size in (1536, 6144) if f"{size:,} devices, measured" in because)
+    assert "of the sizes compared" not in because
+
+
+def test_without_rows_beside_them_the_sizes_are_compared(tmp_path: Path) -> None:
+    table = "\n".join(V5P.splitlines()[:3])
+    assert "the fastest of the sizes compared" in report_of(tmp_path, table).decision.because
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_better"),
+    [
+        ("1,10,64\n2,5.2,64\n8,4,300", True),  # 4 s for nearly five times the samples
+        ("1,10,64\n2,5.2,64\n8,30,300", False),  # 6.4 s for as many samples
+        ("1,10,64\n2,5.2,64\n8,4,", False),  # of how many samples is not known
+    ],
+)
+def test_a_step_of_another_batch_is_compared_by_its_samples(
+    tmp_path: Path, rows: str, is_better: bool
+) -> None:
+    report = report_of(tmp_path, f"devices,step_s,global_batch\n{rows}\n", aim=Aim(objective="time"))
+    assert ("8 devices, measured" in report.decision.because) == is_better
+    assert "of the sizes that can be judged" in report.decision.because
+
+
+def test_growing_is_not_stopped_before_a_size_that_was_measured_to_be_faster(tmp_path: Path) -> None:
+    """Two devices are no faster than one, and eight of another layout were: whether to grow is not decided."""
+    alone = "devices,step_s,global_batch,layout\n1,10,64,tp1\n2,10.4,64,tp1\n"
+    aim = Aim(objective="time", current=1)
+    assert report_of(tmp_path, alone, aim=aim).decision.decision == "stop"
+    report = report_of(tmp_path, f"{alone}8,2,64,tp8\n", aim=aim)
+    assert report.decision.decision == "keep"
+    assert "nothing is decided" in report.decision.because
+    assert report.decision.because.count("8 devices, measured 2 s") == 1

@@ -17,7 +17,15 @@ from tuiadvisor.scaling.choose import Choice, choose
 from tuiadvisor.scaling.classic import Classic, classic
 from tuiadvisor.scaling.cost import Aim, check, cost, hours
 from tuiadvisor.scaling.cost_of_batch import batch_factor_to_keep_efficiency, statistical_efficiency
-from tuiadvisor.scaling.decide import Candidate, SizeDecision, cheapest_by, decide, fastest_within, sized
+from tuiadvisor.scaling.decide import (
+    Candidate,
+    SizeDecision,
+    Unjudged,
+    cheapest_by,
+    decide,
+    fastest_within,
+    sized,
+)
 from tuiadvisor.scaling.efficiency import baseline, efficiency, karp_flatt, row_efficiency
 from tuiadvisor.scaling.flags import Flag, find_flags
 from tuiadvisor.scaling.frontier import REACH, Frontier, frontier
@@ -92,6 +100,7 @@ class Report:
     notes: tuple[str, ...]
     classic: Classic
     batch_laws: tuple[BatchLaw, ...]
+    unjudged: tuple[Unjudged, ...]  # measured sizes that the decision is not about
 
 
 def analyse(table: Table, targets: Sequence[Target], aim: Aim) -> tuple[Report, ...]:
@@ -112,6 +121,8 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, table: Table)
     mine = [one for one in predictions if one.series is main]
     candidates = _candidates(fitted[id(main)].series, mine, aim)
     with_flagged = _candidates(fitted[id(main)].series, mine, aim, main)
+    laws = batch_laws([row for _, row in subject.rows], main.quantity)
+    unjudged = _unjudged(subject, fitted[id(main)], main, {law.devices for law in laws}, aim)
     if main.is_regime_guessed:
         doubt = f"{main.note}; add the column global_batch"
     flags = fitted[id(main)].flags
@@ -119,7 +130,6 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, table: Table)
     used = {id(one.series) for one in predictions} or {id(main)}
     choice = fitted[id(main)].choice
     is_open = _last_left_out(fitted[id(main)]) is not None
-    laws = batch_laws([row for _, row in subject.rows], main.quantity)
     if choice is None and laws and largest_refusal:
         largest_refusal = f"{largest_refusal}; {batch_words(laws[-1])}"
     return Report(
@@ -133,7 +143,7 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, table: Table)
         cheapest_by_deadline=_devices(cheapest_by(candidates, aim.deadline_h)) if aim.deadline_h else None,
         frontier=frontier(fitted[id(main)].series, choice, aim) if choice and not is_open else None,
         decision=_unless_contradicted(
-            decide(candidates, aim, unit, largest_refusal, doubt),
+            decide(candidates, aim, unit, largest_refusal, doubt, unjudged=unjudged),
             decide(with_flagged, aim, unit, largest_refusal, doubt),
             main,
             flags,
@@ -144,6 +154,7 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, table: Table)
         ),
         classic=classic(fitted[id(main)].series, choice, subject, is_open=is_open),
         batch_laws=laws,
+        unjudged=unjudged,
     )
 
 
@@ -298,6 +309,48 @@ def _candidates(
         for one in predictions
         if one.target.devices not in series.sizes and low <= one.target.devices <= high
     ]
+
+
+def _unjudged(
+    subject: Subject, main: Fitted, whole: Series, in_batches: set[int], aim: Aim
+) -> tuple[Unjudged, ...]:
+    """Measured rows beside those that are judged, but those that a law of batches rests on.
+
+    whole: the judged series with the rows that were left out of it.
+    """
+    left_out = [
+        Unjudged(
+            flag.row.devices, whole.time(flag.row), flag.why.split(":")[0], _alike(main, whole, flag.row, aim)
+        )
+        for flag in main.flags
+        if flag.is_excluded
+    ]
+    others = [
+        Unjudged(
+            row.devices,
+            series.time(row),
+            f"it has {series.what()}, the judged rows have {whole.what()}",
+            _alike(main, series, row, aim),
+        )
+        for series, row in subject.rows
+        if series is not whole and row.devices not in in_batches
+    ]
+    return tuple(sorted([*left_out, *others], key=lambda one: one.devices))
+
+
+def _alike(main: Fitted, own: Series, row: Row, aim: Aim) -> Candidate | None:
+    """The row as a candidate: its time for the work of a judged row; None where the two are of unlike work."""
+    judged = main.series
+    batch, reference = own.batch_at(row.devices), judged.batch_at(row.devices)
+    work = 1.0
+    if judged.quantity.kind == "step" and batch != reference:
+        if batch is None or reference is None:
+            return None
+        work = reference / batch
+    time = own.time(row) * work
+    spent, hour = cost(judged, aim, row.devices, time), hours(judged, aim, row.devices, time)
+    share = efficiency(judged, time * judged.factor(row.devices))
+    return Candidate(row.devices, time, time, share, spent, spent, hour, hour, is_predicted=False)
 
 
 def _as_candidate(one: Predicted) -> Candidate:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slower tells nobody anything
 NOT_AIMED: Final = "no objective was stated, and without one no number of devices is better than another"
 UNSURE: Final = "is too wide to say whether that pays"
+MAX_BESIDE: Final = 2  # sizes that cannot be judged, in one sentence
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -40,6 +41,16 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A measured size that no law of the judged rows holds for: no candidate, and perhaps better than all of them."""
+
+    devices: int
+    time: float  # as its row has it
+    why: str  # it is none: "it has global batch 6144, the judged rows have global batch 2048"
+    measured: Candidate | None  # for the same work as the candidates; None where that cannot be told
+
+
+@dataclass(frozen=True, slots=True)
 class SizeDecision:
     """What the sizes alone say: what to do, at how many devices, and why."""
 
@@ -54,32 +65,66 @@ def sized(devices: int) -> str:
 
 
 def decide(
-    candidates: Sequence[Candidate], aim: Aim, unit: TimeUnit, refused: str | None, doubt: str | None = None
+    candidates: Sequence[Candidate],
+    aim: Aim,
+    unit: TimeUnit,
+    refused: str | None,
+    doubt: str | None = None,
+    *,
+    unjudged: Sequence[Unjudged] = (),
 ) -> SizeDecision:
     """The decision for one series. At least one candidate is measured.
 
     unit: in which the times are told. refused: why sizes beyond the measured ones are unknown, if they are.
-    doubt: what makes the rows ambiguous; nothing is decided on them then.
+    doubt: what makes the rows ambiguous; nothing is decided on them then. unjudged: rows beside the candidates, which
+    are never chosen; what is said of the chosen size is said of those that can be judged, and nobody is told to stop
+    before one of them that was measured to be better.
     """
     measured = sorted((one for one in candidates if not one.is_predicted), key=lambda one: one.devices)
     current = _current(measured, aim)
-    if doubt:
-        return SizeDecision("keep", current.devices, f"nothing is decided on these rows: {doubt}")
-    if len(measured) < 2:
-        return SizeDecision(
-            "keep", current.devices, refused or "one size can't show how a job scales: measure a second one"
-        )
+    undecided = _not_decided(measured, current, aim, refused=refused, doubt=doubt, unjudged=unjudged)
+    if undecided is not None:
+        return undecided
     allowed = [one for one in candidates if _is_within_limits(one, aim)]
     best = _best(allowed, current, aim) if allowed else None
     if best is None:
-        return _nothing_allowed(candidates, current, aim)
-    reason = _reason(best, candidates, allowed, aim, unit)
+        fitting = [
+            one for one in unjudged if one.measured is not None and _is_within_limits(one.measured, aim)
+        ]
+        return _unless_measured(_nothing_allowed(candidates, current, aim, unjudged), fitting, unit, aim)
+    better = [one for one in unjudged if one.measured is not None and _is_better(one.measured, best, aim)]
+    reason = _reason(best, candidates, allowed, aim, unit, is_of_all=not unjudged)
+    reason += _beside_words(better, unit, aim)
     if best.devices == current.devices:
-        return _stay(current, candidates, aim, reason, refused)
+        larger = [one for one in better if one.devices > current.devices]
+        return _unless_measured(_stay(current, candidates, aim, reason, refused), larger, unit, aim)
     wasted = _wasted_step(measured, best, current)
     if wasted:
         return SizeDecision("stop", best.devices, f"{wasted}; {reason}")
     return _to(best, current, aim, reason)
+
+
+def _not_decided(
+    measured: list[Candidate],
+    current: Candidate,
+    aim: Aim,
+    *,
+    refused: str | None,
+    doubt: str | None,
+    unjudged: Sequence[Unjudged],
+) -> SizeDecision | None:
+    """What keeps these rows from deciding anything; None where they do."""
+    if doubt:
+        return SizeDecision("keep", current.devices, f"nothing is decided on these rows: {doubt}")
+    in_use = [one for one in unjudged if one.devices == aim.current]
+    if in_use and current.devices != aim.current:
+        why = f"nothing is decided: of the {sized(in_use[0].devices)} in use {in_use[0].why}"
+        return SizeDecision("keep", in_use[0].devices, why)
+    if len(measured) < 2:
+        return SizeDecision(
+            "keep", current.devices, refused or "one size can't show how a job scales: measure a second one"
+        )
+    return None
 
 
 def _to(best: Candidate, current: Candidate, aim: Aim, reason: str) -> SizeDecision:
@@ -87,6 +132,51 @@ def _to(best: Candidate, current: Candidate, aim: Aim, reason: str) -> SizeDecis
     if not aim.is_stated:
         return SizeDecision("keep", current.devices, f"{NOT_AIMED}; by time it would be {reason}")
     return SizeDecision("rescale", best.devices, reason)
+
+
+def _unless_measured(
+    decision: SizeDecision, better: Sequence[Unjudged], unit: TimeUnit, aim: Aim
+) -> SizeDecision:
+    """Nothing is decided where a row that cannot be judged was measured to be what a stop says there is not."""
+    if decision.decision != "stop" or not better:
+        return decision
+    said = _beside_words(better, unit, aim)
+    named = "" if said in decision.because else said
+    return SizeDecision(
+        "keep",
+        decision.devices,
+        f"nothing is decided: of the sizes that can be judged {decision.because}{named}",
+    )
+
+
+def _is_better(one: Candidate, best: Candidate, aim: Aim) -> bool:
+    """By what the best of the candidates was chosen for, within the same limits, and by more than noise."""
+    if not _is_within_limits(one, aim):
+        return False
+    if aim.price_of_time is not None:
+        return SAME * _with_time(one, aim.price_of_time) < _with_time(best, aim.price_of_time)
+    objective = effective_objective(aim)
+    if objective == "efficiency":  # theirs is not known: it is told against the smallest of the same setting
+        return one.devices > best.devices
+    if objective == "cost":
+        return SAME * one.cautious_cost < best.cautious_cost
+    return SAME * _duration(one) < _duration(best)
+
+
+def _with_time(one: Candidate, worth: float) -> float:
+    return one.cautious_cost + worth * (one.cautious_hours or 0.0)
+
+
+def _beside_words(better: Sequence[Unjudged], unit: TimeUnit, aim: Aim) -> str:
+    """'; better as measured, but not judged: 6,144 devices, measured 12.2 min: it has ...'; empty without any."""
+    said = [
+        f"{sized(one.devices)}, measured {one.time * unit.factor:.4g} {unit.words}: {one.why}"
+        for one in better[:MAX_BESIDE]
+    ]
+    more = f"; {len(better) - MAX_BESIDE} more" if len(better) > MAX_BESIDE else ""
+    is_better = aim.price_of_time is not None or effective_objective(aim) != "efficiency"
+    what = "better as measured" if is_better else "more devices"
+    return f"; {what}, but not judged: {'; '.join(said)}{more}" if said else ""
 
 
 def effective_objective(aim: Aim) -> Objective:
@@ -131,9 +221,7 @@ def _cheapest(candidates: list[Candidate]) -> Candidate | None:
 def _best(allowed: list[Candidate], current: Candidate, aim: Aim) -> Candidate | None:
     if aim.price_of_time is not None:
         worth = aim.price_of_time
-        return min(
-            allowed, key=lambda one: (one.cautious_cost + worth * (one.cautious_hours or 0.0), one.devices)
-        )
+        return min(allowed, key=lambda one: (_with_time(one, worth), one.devices))
     objective = effective_objective(aim)
     if objective == "efficiency":
         good = [one for one in allowed if one.efficiency >= aim.efficiency_floor]
@@ -260,25 +348,35 @@ def _floor_words(aim: Aim) -> str:
 
 
 def _reason(
-    best: Candidate, candidates: Sequence[Candidate], allowed: Sequence[Candidate], aim: Aim, unit: TimeUnit
+    best: Candidate,
+    candidates: Sequence[Candidate],
+    allowed: Sequence[Candidate],
+    aim: Aim,
+    unit: TimeUnit,
+    *,
+    is_of_all: bool,
 ) -> str:
+    """Why this size. is_of_all: there are no sizes that cannot be judged beside the candidates."""
+    judged = "" if is_of_all else ", of the sizes that can be judged"
     low = f", at worst {best.cautious_time * unit.factor:.4g}" if best.is_predicted else ""
     source = "predicted" if best.is_predicted else "measured"
     time = f"{best.time * unit.factor:.4g} {unit.words}"
     at = f"{sized(best.devices)} ({source} {time}{low}, efficiency {best.efficiency:.2f})"
     limits = _limits(aim)
     if aim.price_of_time is not None:
-        return f"{at}: least cost plus time at {aim.price_of_time:g} an hour{limits}"
+        return f"{at}: least cost plus time at {aim.price_of_time:g} an hour{limits}{judged}"
     if aim.objective == "efficiency":
         if best.efficiency < aim.efficiency_floor:
-            return f"{at}: no size keeps efficiency {aim.efficiency_floor:g}{limits}, this one is nearest"
-        return f"{at}: the most devices that keep efficiency {aim.efficiency_floor:g}{limits}"
+            return f"{at}: no size keeps efficiency {aim.efficiency_floor:g}{limits}, this one is nearest{judged}"
+        return f"{at}: the most devices that keep efficiency {aim.efficiency_floor:g}{limits}{judged}"
     if effective_objective(aim) == "cost":
-        return f"{at}: {_cheapest_words(best, allowed)}{limits or '; no deadline was given, so time does not count'}"
+        free = "" if limits else "; no deadline was given, so time does not count"
+        return f"{at}: {_cheapest_words(best, allowed)}{limits}{judged}{free}"
     if aim.budget is None and any(one.devices > best.devices for one in candidates):
         floor = f"larger ones gain nothing or fall below {_floor_words(aim)}"
-        return f"{at}: the fastest{limits}, {floor}"
-    return f"{at}: the fastest{limits or ' of the sizes compared'}"
+        return f"{at}: the fastest{limits}{judged}, {floor}"
+    compared = " of the sizes compared" if is_of_all else " of the sizes that can be judged"
+    return f"{at}: the fastest{f'{limits}{judged}' if limits else compared}"
 
 
 def _limits(aim: Aim) -> str:
@@ -287,16 +385,19 @@ def _limits(aim: Aim) -> str:
     return " " + " and ".join(parts) if parts else ""
 
 
-def _nothing_allowed(candidates: Sequence[Candidate], current: Candidate, aim: Aim) -> SizeDecision:
+def _nothing_allowed(
+    candidates: Sequence[Candidate], current: Candidate, aim: Aim, unjudged: Sequence[Unjudged]
+) -> SizeDecision:
+    judged = " that can be judged" if unjudged else ""
     fastest = min(
         candidates, key=lambda one: one.cautious_hours if one.cautious_hours is not None else one.time
     )
     cheapest = min(candidates, key=lambda one: one.cautious_cost)
     parts = []
     if aim.deadline_h is not None and fastest.cautious_hours is not None:
-        parts.append(f"the fastest, {sized(fastest.devices)}, needs {fastest.cautious_hours:.4g} h")
+        parts.append(f"the fastest{judged}, {sized(fastest.devices)}, needs {fastest.cautious_hours:.4g} h")
     if aim.budget is not None:
-        parts.append(f"the cheapest, {sized(cheapest.devices)}, costs {cheapest.cautious_cost:.4g}")
+        parts.append(f"the cheapest{judged}, {sized(cheapest.devices)}, costs {cheapest.cautious_cost:.4g}")
     return SizeDecision(
         "stop", current.devices, f"no measured or predicted size fits{_limits(aim)}: {' and '.join(parts)}"
     )

@@ -151,9 +151,10 @@ def _bar(share: float, character: str) -> str:
 def answers(report: Report) -> list[str]:
     """What the limits and the fitted curve answer, a line each."""
     frontier = report.frontier
+    judged = ", of the sizes that can be judged" if report.unjudged else ""
     found = [
-        (report.fastest_within_budget, "fastest within the budget:"),
-        (report.cheapest_by_deadline, "cheapest by the deadline:"),
+        (report.fastest_within_budget, f"fastest within the budget{judged}:"),
+        (report.cheapest_by_deadline, f"cheapest by the deadline{judged}:"),
         (frontier.efficiency_floor if frontier else None, "most devices above the efficiency floor: about"),
         (
             frontier.price_of_time if frontier else None,
