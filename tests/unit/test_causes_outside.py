@@ -42,7 +42,9 @@ from tuiadvisor.metrics.lateness.off_core import (
 from tuiadvisor.metrics.lateness.witnesses import Witnesses
 from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.phases import PHASES
+from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame
+from tuiadvisor.text.goodput import notes as goodput_notes
 from tuiadvisor.views.run_view import RunView
 
 pytestmark = pytest.mark.slow
@@ -122,6 +124,30 @@ def test_code_without_a_hook_in_which_a_thread_sleeps_waits_for_something(run_s:
     assert view.wall is not None
     assert view.wall.steady is None
     assert view.wall.end_to_end is None
+
+
+def test_a_third_of_a_step_without_a_hook_is_said_beside_the_goodput_that_holds_it() -> None:
+    """90 ms of sleep were "100 % useful"; below half of the step nobody knows what it is, and that is said."""
+    job = Job(num_ranks=1, num_steps=600, forward_s=6 * MS, backward_s=6 * MS, other_s=7 * MS)
+    view = seen(job, {0: 0.02}, {0: {"run_s": 0.6}}, {})
+    assert view.wall is not None
+    assert view.wall.steady is not None
+    assert view.wall.unseen == pytest.approx(0.35, abs=0.04)
+    assert document(view)["goodput"]["unseen_share"] == view.wall.unseen
+    (said,) = [one for one in goodput_notes(view.wall) if "no hook sees" in one]
+    assert said.startswith("3")
+    quiet = seen(JOB, QUIET, {}, {}).wall
+    assert quiet is not None
+    assert not any("no hook sees" in one for one in goodput_notes(quiet))
+
+
+def test_what_a_held_rank_costs_is_bounded_so_goodput_is_not_all_of_the_time() -> None:
+    """Up to three times as fast without it, and "99 % of the steps useful" beside that."""
+    view = seen(UNSEEN, {**QUIET, 1: 0.7}, {}, {})
+    assert view.verdict.finding == "held_rank"
+    assert view.goodput is None
+    assert view.wall is not None
+    assert view.wall.steady is None
 
 
 @pytest.mark.parametrize(("own", "others"), [(0, 0), (10, 10), (-5, 0), (5, 19)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuiadvisor.advisor.assemble.job_efficiency import with_work
-from tuiadvisor.efficiency.assess import Work, assess, compute_dtype
+from tuiadvisor.efficiency.assess import Work, _contradiction, assess, compute_dtype
 from tuiadvisor.efficiency.flops import attention_width, token_flops
 from tuiadvisor.efficiency.gathering import believed, stack_of
 from tuiadvisor.efficiency.peaks import device_of, has_tensor_cores, peak_of
@@ -361,6 +361,9 @@ def test_roofline_of_a_cpu_trace_in_letters_and_words() -> None:
     assert held.counted_s == 2.5
     assert held.other_s == 1.0
     assert "compute-bound, at 50 %" in sentences(held)[1]
+    assert "lower precision" not in " ".join(sentences(held))  # on a CPU it seldom is faster
+    on_device = sentences(replace(held, device="NVIDIA H200"))
+    assert on_device[1].endswith("larger or better aligned sizes, or a lower precision.")
     rows = letters(held)
     assert all(len(row) <= 80 for row in rows[:16])
     assert any("ridge 10.0" in row for row in rows)
@@ -414,3 +417,14 @@ def test_samples_and_tokens_a_second_are_those_that_mfu_rests_on() -> None:
     images = replace(stack, facts={**stack.facts, "input_dtype": "float32"})
     unknown = with_work(stepped(), images, assess(images, WORK, NOTHING_GIVEN), 8)
     assert unknown.throughput_samples_s is unknown.throughput_tokens_s is None
+
+
+@pytest.mark.parametrize(
+    ("flops", "said"),
+    [
+        (3.0, "300 % of the peak cannot be"),
+        (2.5e13, "more than 10 times the peak cannot be"),  # "2494396937494182% of the peak"
+    ],
+)
+def test_more_than_the_peak_is_a_contradiction_in_one_line(flops: float, said: str) -> None:
+    assert f"the figures contradict each other: {said}: FLOPs or peak are wrong" == _contradiction(flops)

@@ -21,6 +21,7 @@ from tuiadvisor_rules.evaluate import check, general_title, judge, show
 from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog, load_rule
 from tuiadvisor_rules.message import fill, seconds, worded
 from tuiadvisor_rules.metric_names import ALL, UNITS, names_for
+from tuiadvisor_rules.user import load_rules
 
 METRIC_TABLE = Path(__file__).parents[2] / "rules" / "tuiadvisor_rules" / "metrics.txt"
 ON_THE_JOB_ITSELF = {"healthy", "little_compute", "exchange_outweighs_compute", "unseen_rank"}
@@ -279,3 +280,15 @@ def test_no_action_takes_one_host_out_of_many(rule: Rule) -> None:
     """A job on one host has no other to be placed on: keeping the next run off it is said of any number."""
     every = [*rule.actions, *(entry for variant in rule.variants for entry in variant.actions or ())]
     assert not [entry.text for entry in every if "exclude" in entry.text]
+
+
+def test_who_computes_with_one_thread_is_not_told_to_start_fewer() -> None:
+    """The advice of an oversubscribed host, by what the probe saw of each rank."""
+    (rule,) = [one for one in load_rules() if one.id == "crowded_host"]
+    said = {
+        num: " ".join(one.text for one in rule.spoken({"rank_threads": num}).actions) for num in (1, 8, None)
+    }
+    assert "OMP_NUM_THREADS" not in said[1]
+    assert "one thread already" in said[1]
+    assert said[8] == said[None]
+    assert "OMP_NUM_THREADS" in said[8]

@@ -12,8 +12,10 @@ from tuiadvisor.session.economics import (
     money,
     move,
     step_without,
+    sum_words,
     warmup_share,
 )
+from tuiadvisor.session.limits import amount
 
 POSITIVE = some.floats(1e-3, 1e3)
 
@@ -85,3 +87,13 @@ def test_removing_a_fault_never_worsens_the_predicted_time(
     """Neither the first nor one more, however odd the loss."""
     first = step_without(step_s, tuple(losses))
     assert 0 <= step_without(step_s, (*losses, one_more)) <= first <= step_s
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(1234.5, "1,234.50"), (0.0, "0.00"), (-12.346, "-12.35"), (2.5e29, "2.5e+29")]
+)
+def test_a_sum_that_nobody_counts_in_digits_is_told_in_three(value: float, said: str) -> None:
+    """A price of 1e18 an hour: sums of thirty digits on every line."""
+    assert said == sum_words(value)
+    assert amount(2.5e29) == "2.5e+29"
+    assert amount(1234567.0) == "1,234,567"

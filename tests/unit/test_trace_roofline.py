@@ -209,7 +209,7 @@ def test_counted_flops_stand_behind_those_of_the_model_and_never_above_the_peak(
     assert with_counted(Efficiency(flops_per_step=5.0), counted, 2.0, 4) == Efficiency(flops_per_step=5.0)
     beyond = with_counted(Efficiency(), counted, 0.1, 4)
     assert (None, 1e12) == (beyond.hfu, beyond.flops_per_step)
-    assert "250% of the peak cannot be" in (beyond.why or "")
+    assert "250 % of the peak cannot be" in (beyond.why or "")
     assert 1e12 == with_counted(Efficiency(), counted, None, None).flops_per_step
 
 

@@ -29,6 +29,7 @@ job tf32_saves_share share of the step that TF32 would save at best: compute, by
 job odd_weights_share share of the multiplied weights in matrices with a side that is no multiple of 8, on tensor cores
 job odd_shape text the largest such matrix
 job loader_workers count worker processes of the DataLoader
+job rank_threads count threads with which PyTorch computes in each rank; unknown where they differ
 job dtype_words text precision in which matrices are multiplied
 """
 NAMES: Final = tuple(line.split()[1] for line in METRICS.strip().splitlines())
@@ -47,6 +48,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "mfu": efficiency.mfu,
         "mfu_is_poor": int(efficiency.judgement == "poor") if efficiency.mfu is not None else None,
         "loader_workers": stack.number("workers"),
+        "rank_threads": None if "threads" in stack.differing else stack.number("threads"),
         "dtype_words": _words(efficiency.dtype),
         "odd_shape": stack.text("odd_shape") or None,
     }

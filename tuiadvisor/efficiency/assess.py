@@ -30,6 +30,7 @@ COUNTED_WHY: Final = (
     "a trace counts what is computed again, too, that is HFU; if nothing is: --flops-per-step"
 )
 IMPOSSIBLE: Final = 1.05  # of the peak: beyond what a clock above its data sheet explains
+ABSURD: Final = 10.0  # chosen, times the peak: by how much more it is wrong tells nobody anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,7 @@ def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
         whys.append("no steady step was seen yet")
     notes = list(_notes(stack, work, given, dtype))
     if max(mfu or 0.0, hfu or 0.0) > IMPOSSIBLE:
-        notes.append(f"{max(mfu or 0.0, hfu or 0.0):.0%} of the peak cannot be: FLOPs or peak are wrong")
-        whys.append("the figures contradict each other: " + notes.pop())
+        whys.append(_contradiction(max(mfu or 0.0, hfu or 0.0)))
         mfu = hfu = None
     clock_peak = (
         peak.flops * work.clock_mhz / peak.clock_mhz
@@ -101,6 +101,13 @@ def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
     )
 
 
+def _contradiction(share: float) -> str:
+    """Of more than the peak: that cannot be."""
+    much = f"{100 * share:.0f} %" if share < ABSURD else f"more than {ABSURD:.0f} times"
+    of = "of the peak" if share < ABSURD else "the peak"
+    return f"the figures contradict each other: {much} {of} cannot be: FLOPs or peak are wrong"
+
+
 def with_counted(
     found: Efficiency, counted: Arithmetic, step_s: float | None, num_devices: int | None
 ) -> Efficiency:
@@ -112,7 +119,7 @@ def with_counted(
     hfu = achieved / peak if achieved and peak else None
     why = COUNTED_WHY
     if hfu is not None and hfu > IMPOSSIBLE:
-        why, hfu = f"the figures contradict each other: {hfu:.0%} of the peak cannot be", None
+        why, hfu = _contradiction(hfu), None
     return replace(
         found,
         hfu=hfu,

@@ -134,6 +134,7 @@ def _goodput(view: RunView) -> Document:
         "unknown_s": wall.unknown_s if wall else None,
         "from_start": wall.from_start if wall else None,
         "startup_s": wall.startup_s if wall else None,
+        "unseen_share": wall.unseen if wall else None,
         "restarts": wall.num_restarts if wall else None,
         "steps_done_again": wall.known_again if wall else None,
         "own_steps": list(wall.own_steps) if wall and wall.own_steps else None,

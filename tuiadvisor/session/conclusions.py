@@ -12,7 +12,7 @@ from tuiadvisor.scaling.decide import sized
 from tuiadvisor.session.candidates import LAST_RESORT
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.cost_station import NOT_STATED, cost_conclusion, cost_evidence, device_hours, lost_to
-from tuiadvisor.session.economics import break_even_steps, step_without, warmup_share
+from tuiadvisor.session.economics import break_even_steps, step_without, sum_words, warmup_share
 from tuiadvisor.session.evidence import (
     compute_to_communication,
     fixed_and_growing,
@@ -25,6 +25,7 @@ from tuiadvisor.session.evidence import (
     share_of_step,
 )
 from tuiadvisor.session.intent import PRESET
+from tuiadvisor.session.limits import amount
 from tuiadvisor.session.measured import EXPOSED, measured_answers
 from tuiadvisor.session.remaining import startup
 from tuiadvisor.session.seven import seven_questions
@@ -345,7 +346,7 @@ def workload_words(
     spent = device_hours(run, 1000.0)
     if spent is not None:
         parts.append(f"1000 steps take {spent:.3g} device-hours")
-        parts += [f"cost {spent * price:,.2f}"] if price is not None else []
+        parts += [f"cost {sum_words(spent * price)}"] if price is not None else []
         power_w = run.device_power_w if run.device_power_w is not None else stated_power_w
         parts.append(
             "energy unknown: state device_power_w" if power_w is None else f"{spent * power_w / 1000:.3g} kWh"
@@ -420,7 +421,7 @@ def candidate_words(one: Candidate, step_s: float | None) -> str:
     if one.saved_h is not None:
         parts.append(f"saves {one.saved_h.low:.3g} to {one.saved_h.high:.3g} h once it is made")
     if one.net is not None:
-        parts.append(f"net {one.net.low:,.0f} to {one.net.high:,.0f}")
+        parts.append(f"net {amount(one.net.low)} to {amount(one.net.high)}")
     if one.pays_below_h is not None:
         parts.append(f"pays if it takes less than {one.pays_below_h:.3g} h")
     parts += [f"below the cut-off: {one.why_not}"] if one.why_not else []

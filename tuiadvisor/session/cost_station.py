@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.economics import SECONDS_PER_HOUR
+from tuiadvisor.session.economics import SECONDS_PER_HOUR, sum_words
 from tuiadvisor.session.intent import not_stated
 from tuiadvisor.session.other_size import best_move, size_words
 from tuiadvisor.session.remaining import device_power, samples_a_joule
@@ -41,7 +41,7 @@ def cost_evidence(material: Material) -> list[Item]:
         ),
         (
             "cost of the rest",
-            None if spent is None or material.price is None else f"{spent * material.price:,.2f}",
+            None if spent is None or material.price is None else sum_words(spent * material.price),
             "tuiadvisor intent --set price_per_device_hour=X",
         ),
     ]
@@ -62,7 +62,7 @@ def cost_evidence(material: Material) -> list[Item]:
     for entry in case.moves:
         price = ""
         if entry.cost_saved is not None and entry.hours_saved > 0 > entry.cost_saved:
-            price = f"; each hour saved costs {-entry.cost_saved / entry.hours_saved:,.2f}"
+            price = f"; each hour saved costs {sum_words(-entry.cost_saved / entry.hours_saved)}"
         saved = f"{abs(entry.hours_saved):.3g} h {'sooner' if entry.hours_saved > 0 else 'later'}"
         items.append(
             material.item(
@@ -80,7 +80,7 @@ def _queue(material: Material) -> list[tuple[str, str | None, str]]:
     intent, wait_h = material.intent, material.intent.queue_h
     if wait_h is None:
         return []
-    worth = "" if intent.price_of_time is None else f", worth {wait_h * intent.price_of_time:,.2f}"
+    worth = "" if intent.price_of_time is None else f", worth {sum_words(wait_h * intent.price_of_time)}"
     hours = material.case.hours_now
     share = ""
     if hours:
@@ -96,7 +96,7 @@ def _freed(entry: Move, material: Material) -> str:
         return ""
     if said == "no":
         return "; the device-hours it frees are paid for anyway"
-    priced = "" if entry.cost_saved is None else f" ({entry.cost_saved:,.2f})"
+    priced = "" if entry.cost_saved is None else f" ({sum_words(entry.cost_saved)})"
     return f"; frees {entry.device_hours_saved:.4g} device-hours for others{priced}"
 
 
@@ -106,7 +106,7 @@ def _epoch(material: Material) -> list[tuple[str, str | None, str]]:
     spent = None if num_steps is None else device_hours(material.run, num_steps)
     if spent is None:
         return []
-    cost = "" if material.price is None else f", cost {spent * material.price:,.2f}"
+    cost = "" if material.price is None else f", cost {sum_words(spent * material.price)}"
     return [("device-hours of an epoch", f"{spent:.4g}{cost}", "")]
 
 
@@ -124,7 +124,7 @@ def _energy(material: Material, spent_h: float | None) -> list[tuple[str, str | 
         rows.append(
             (
                 "energy of the rest",
-                f"{kwh:.4g} kWh" + (f", cost {kwh * price:,.2f}" if price is not None else ""),
+                f"{kwh:.4g} kWh" + (f", cost {sum_words(kwh * price)}" if price is not None else ""),
                 "",
             )
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.session.economics import sum_words
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
@@ -113,14 +114,17 @@ def economy_lines(table: dict[str, Any], intent: Intent) -> list[str]:
     if table["remaining_kwh"] is not None:
         money = table["remaining_energy_cost"]
         lines.append(
-            f"energy of the rest: {table['remaining_kwh']:.4g} kWh" + (f", {money:,.2f}" if money else "")
+            f"energy of the rest: {table['remaining_kwh']:.4g} kWh"
+            + (f", {sum_words(money)}" if money else "")
         )
     if (saved := table["saved_h"]) is not None:
         lines.append(
             f"the verdict saves: {saved['expected']:.3g} h ({saved['low']:.3g} to {saved['high']:.3g})"
         )
     if table["break_even_cost"] is not None:
-        lines.append(f"break-even: the change pays while it costs less than {table['break_even_cost']:,.2f}")
+        lines.append(
+            f"break-even: the change pays while it costs less than {sum_words(table['break_even_cost'])}"
+        )
     for name, yes, no in (
         ("meets_deadline", "deadline: met at this speed", "deadline: missed at this speed"),
         ("within_budget", "budget: enough", "budget: exceeded"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.session.economics import UNCOUNTED
 from tuiadvisor.session.evidence import compute_share
 from tuiadvisor.session.fewer import NOISE
 
@@ -119,4 +120,4 @@ def missed(rest: Rest, intent: Intent, gain: float) -> Missed | None:
 
 def amount(value: float) -> str:
     """Of money or hours, so that sums that differ look different: three digits of small ones."""
-    return f"{value:,.0f}" if abs(value) >= WHOLE_FROM else f"{value:.3g}"
+    return f"{value:,.0f}" if WHOLE_FROM <= abs(value) < UNCOUNTED else f"{value:.3g}"

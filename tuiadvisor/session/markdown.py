@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.markdown import code, plain
+from tuiadvisor.session.economics import sum_words
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
@@ -92,7 +93,7 @@ def cost_words(decision: Decision, currency: str | None = None) -> str:
     if decision.cost_h is None and decision.cost_money is None:
         return UNKNOWN
     hours = UNKNOWN if decision.cost_h is None else _hours(decision.cost_h)
-    paid = UNKNOWN if decision.cost_money is None else f"{decision.cost_money:,.2f}"
+    paid = UNKNOWN if decision.cost_money is None else sum_words(decision.cost_money)
     return f"{hours}; {paid} {currency}" if currency and paid != UNKNOWN else f"{hours}; in money {paid}"
 
 
@@ -105,7 +106,7 @@ def steps_words(decision: Decision) -> str:
     ready = f"if ready within {decision.ready_within_h:.3g} h"
     if decision.saved_money is None or decision.saved_money.expected <= 0:
         return f"{ready}, prices aside"
-    return f"while it costs less than {decision.saved_money.expected:,.2f}, {ready}"
+    return f"while it costs less than {sum_words(decision.saved_money.expected)}, {ready}"
 
 
 def stage_lines(stage: Stage) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.scaling.decide import sized
+from tuiadvisor.session.economics import sum_words
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Size:
         if self.device_s_per_sample is not None:
             parts.append(f"{seconds(self.device_s_per_sample)} of device time a sample")
         parts.append("hours left unknown" if self.hours is None else f"{self.hours:.4g} h left")
-        parts.append("cost unknown" if self.cost is None else f"cost {self.cost:,.2f}")
+        parts.append("cost unknown" if self.cost is None else f"cost {sum_words(self.cost)}")
         return ", ".join(parts)
 
     def scaling_words(self) -> str | None:

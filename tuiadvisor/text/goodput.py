@@ -23,6 +23,7 @@ NO_STEPS = "no step was seen yet"
 BESIDE_STEADY_STEPS: Final = frozenset(
     {"startup", "warmup", "before_change", "unnamed", "done_again", "restart", "gap", "hang", *PAUSES}
 )
+WORTH_SAYING: Final = 0.1  # of the step: as rule communication_bound, from where exposed time deserves a look
 EARLIER = "an earlier moment is shown; End goes to the newest"
 
 
@@ -89,6 +90,11 @@ def notes(found: Goodput) -> list[str]:
         alone = f"of the steady steps that the verdict rests on {steady} is useful"
         said.append(
             alone if steady == text_of.share(found.end_to_end) else f"{alone}: {_why_not_as_useful(found)}"
+        )
+    if found.steady is not None and (found.unseen or 0.0) >= WORTH_SAYING:
+        said.append(
+            f"{text_of.share(found.unseen)} of a steady step passes in code that no hook sees: counted as useful, "
+            "though it may sleep or wait there"
         )
     if found.unknown_s > 0:
         said.append(

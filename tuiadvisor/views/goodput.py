@@ -70,6 +70,9 @@ class Goodput:
     began_wall_s: float | None = None  # of the span
     ended_wall_s: float | None = None
     num_stepless: int = 0  # starts after the last step that have made none
+    unseen: float | None = (
+        None  # share of the steady steps in code that no hook sees: called useful, and may be waiting
+    )
 
     @property
     def known_again(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.judge.unseen import mostly_unseen_s
+from tuiadvisor.advisor.judge.unseen import mostly_unseen_s, unseen_share
 from tuiadvisor.causes.registry import CAUSES, cause_of, is_found
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import PAUSES
@@ -38,6 +38,9 @@ class Accounted:
     # Seconds before the window: of pauses of kinds that no record marks, and what steps lost as those of the window do.
     paused_before_s: dict[str, float] = field(default_factory=dict)
     lost_before_s: dict[str, float] = field(default_factory=dict)
+    unseen: float | None = (
+        None  # share of the steady steps in code that no hook sees, useful or not; None: not known
+    )
 
     @property
     def useful_step_s(self) -> float | None:
@@ -111,6 +114,7 @@ def goodput(
         tuple(of_steps),
         _paused_before_s(diagnosis, first),
         lost_before_s,
+        None if on_device else unseen_share(diagnosis),
     )
 
 
@@ -140,12 +144,20 @@ def _is_most_unknown(diagnosis: Diagnosis, judged: list[Judged], *, on_device: b
     above = [cause_of(entry.rule.id) for entry in judged if entry.finding.severity != "info"]
     if not above and diagnosis.num_missing_to_keep:  # so few since a change do not tell that nothing is lost
         return True
+    is_told = any(_tells_loss(entry) for entry in judged)
     are_waits_unseen = diagnosis.job_seconds["comm_exposed"] is None and diagnosis.table.num_ranks > 1
-    if not above and (diagnosis.open_late or are_waits_unseen):
+    if not is_told and (diagnosis.open_late or are_waits_unseen):
         return True
     if are_waits_unseen and any(cause is not None and cause.in_stage_waits for cause in above):
         return True
     return diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table)
+
+
+def _tells_loss(entry: Judged) -> bool:
+    """Whether it is above info and says what is lost: of a rank that is kept from running only a bound is known."""
+    cause = cause_of(entry.rule.id)
+    has_share = cause is not None and bool(cause.lost_share)
+    return entry.finding.severity != "info" and (has_share or entry.finding.loss_s_per_step is not None)
 
 
 def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[Loss]:

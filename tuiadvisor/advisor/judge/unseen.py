@@ -19,3 +19,9 @@ def mostly_unseen_s(diagnosis: Diagnosis, explained_s: float = 0.0) -> float:
     step_s = float(diagnosis.steady_barrier.cycle_K.mean())
     unseen_s = diagnosis.job_seconds.get("other") or 0.0
     return unseen_s if unseen_s - explained_s > MAX_UNSEEN_SHARE * step_s else 0.0
+
+
+def unseen_share(diagnosis: Diagnosis) -> float | None:
+    """Of the mean steady step; None where it is not known."""
+    step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), diagnosis.job_seconds.get("other")
+    return min(unseen_s / step_s, 1.0) if unseen_s is not None and step_s > 0 else None

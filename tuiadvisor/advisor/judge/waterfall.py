@@ -106,6 +106,7 @@ def waterfall(clocks: Clocks, accounted: Accounted) -> Goodput | None:
         steps_done_again=None if again is None else sum(again),
         own_steps=spans[-1],
         num_stepless=_num_failed_starts(clocks),
+        unseen=accounted.unseen,
         own_last=max(span[1] for span in spans if span) if all(spans) else None,
         **_bounds(clocks, span_s),
     ) if parts else None  # fmt: skip
