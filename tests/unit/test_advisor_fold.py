@@ -136,6 +136,23 @@ def test_a_job_that_stood_before_anybody_came_is_told_as_such() -> None:
     assert "Not enough yet: 20 more steady steps." == unexplained
 
 
+def test_a_process_without_a_rank_that_makes_no_step_is_told_as_such() -> None:
+    """An idle notebook: its screen asked for 20 more steady steps, in the recording too; unexplained, it still does."""
+    idle = {
+        "rank": None,
+        "state": "live",
+        "no_step": "it waits, has finished or hangs (tuiadvisor stacks --pid 7)",
+    }
+    told = "Not enough yet: no step was seen. What was found: it waits, has finished or hangs."
+    for entries in ([idle], [idle, {**idle, "pid": 8}]):
+        assert told == folded([status(1, entries)]).view().verdict.sentence
+    after = folded([status(1, [idle]), status(2, [{"rank": None, "state": "detached"}])])
+    assert told == after.view().verdict.sentence
+    asked = "Not enough yet: 20 more steady steps."
+    for entries in ([idle, {**idle, "no_step": "it is stopped"}], [{"rank": None, "state": "live"}]):
+        assert asked == folded([status(1, entries)]).view().verdict.sentence
+
+
 def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:
     """One that is live, or may become so, is none."""
     refused: list[dict[str, object]] = [
@@ -176,6 +193,11 @@ def test_what_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> 
         now_s += PASSES_S / 2
     assert capsys.readouterr().err == f"tuiadvisor record: waiting: rank 0: {detail}\n"
     assert why_unwatched(folded([status(1, [stopped])]).view()) == f"not watched yet: rank 0: {detail}"
+    alone: dict[str, object] = {"rank": None, "state": "waiting_to_attach", "detail": WAITING_FOR_INTERPRETER}
+    for _ in range(4):
+        hold_up.say(folded([status(1, [alone])]).view())
+        now_s += PASSES_S / 2
+    assert capsys.readouterr().err == f"tuiadvisor record: {WAITING_FOR_INTERPRETER}\n"
 
 
 @pytest.mark.slow

@@ -54,7 +54,8 @@ class HoldUp:
         if why is not None and why not in self._said and self._clock() - self._waits[1] >= PASSES_S:
             self._said.add(why)
             start = "\r\x1b[2K" if sys.stderr.isatty() else ""
-            print(f"{start}tuiadvisor {self._command}: waiting: {one_line(why)}", file=sys.stderr, flush=True)
+            what = why if why == WAITING_FOR_INTERPRETER else f"waiting: {one_line(why)}"
+            print(f"{start}tuiadvisor {self._command}: {what}", file=sys.stderr, flush=True)
 
 
 def why_unwatched(view: RunView | None) -> str | None:

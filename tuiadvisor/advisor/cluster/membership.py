@@ -31,7 +31,7 @@ from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.run_header import RunHeader
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
-from tuiadvisor.advisor.cluster.unwatched import left_out, unplaced
+from tuiadvisor.advisor.cluster.unwatched import left_out, unplaced, why_stepless
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
@@ -410,7 +410,9 @@ class Roster:
         return frozenset(agent.source for agent in self.agents.values() if agent.silent is not None)
 
     def why_no_step(self) -> str:
-        """What was found of live ranks none of which makes a step; "" as long as one of them is not explained."""
+        """What was found of ranks none of which makes a step; "" as long as one of them is not explained."""
+        if not self.ranks:  # a process that waits outside a training has no number yet
+            return why_stepless(tuple(why for reasons in self.unplaced.values() for why in reasons))
         live = [fact for fact in self.ranks.values() if fact.state == "live"]
         # Behind the reason stands a command for this one rank.
         whys = [fact.no_step.partition(" (")[0] for fact in live]

@@ -49,3 +49,12 @@ def unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
         ):
             reasons.append(f"not watched: {why}" if state == "refused" else f"not watched yet: {why}")
     return tuple(dict.fromkeys(reasons))
+
+
+def why_stepless(reasons: tuple[str, ...]) -> str:
+    """What was found of processes without a rank number that make no step; empty where several things were, or none.
+
+    reasons: of `unplaced`. Behind what was found stands a command for one process.
+    """
+    found = {one.partition(f"{NO_STEP}: ")[2].partition(" (")[0] for one in reasons}
+    return f"What was found: {found.pop()}" if len(found) == 1 and "" not in found else ""
