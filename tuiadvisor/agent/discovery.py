@@ -94,11 +94,12 @@ class FoundTraining:
 def trainings() -> tuple[list[FoundTraining], int]:
     """All trainings of this machine, oldest first, and how many Python processes could not be looked at.
 
-    Where there are no ranks, Python processes with torch stand for them. Nothing is put into any of them.
+    Python processes with torch that belong to none, as trainings of one process and notebooks do, stand for one each.
+    Nothing is put into any of them.
     """
     scanner = Scanner()
     scanner.scan()
-    jobs = jobs_of(scanner.ranks()) or jobs_of(scanner.alone())
+    jobs = jobs_of([*scanner.ranks(), *scanner.alone()])
     found = [
         FoundTraining(tuple(_rank_process(one, scanner) for one in job), tuple(_pids_of(job, scanner)), apart)
         for job, apart in zip(jobs, told_apart([_program(job[0]) for job in jobs]), strict=True)
