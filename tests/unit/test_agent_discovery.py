@@ -664,7 +664,9 @@ def test_all_trainings_are_found_with_what_means_each(machine: Machine) -> None:
     add_torchrun(machine, 200, run="job2", port=29600)
     machine.add(300, 1, ["python", "secret.py"], readable=False)
     machine.add(400, 1, ["/venv/bin/python", "-m", "ipykernel_launcher", "-f", "kernel.json"])
-    machine.add(500, 1, ["/venv/bin/python", "spawn_train.py"])  # the script of ranks, no training beside them
+    machine.add(
+        500, 1, ["/venv/bin/python", "spawn_train.py"]
+    )  # the script of ranks, no training beside them
     machine.add(510, 500, SPAWN, threads=("python", "pt_gloo_runloop"))
     listed, num_unreadable = trainings()
     assert [2, 2, 1, 1] == [len(training.ranks) for training in listed]
