@@ -27,6 +27,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "num_ranks_missing": facts.num_missing,
         "everybody": _everybody(table.num_ranks, facts.num_missing),
         "on_everybody": " on all ranks" if table.num_ranks > 1 else "",
+        "all_at_once": ", on all ranks at once" if table.num_ranks > 1 else "",
         "cores_per_rank": facts.cores_per_rank,
         "num_hosts": len(set(table.hosts)),
         "steady_steps": diagnosis.steady.num_steps,
@@ -51,6 +52,7 @@ job num_ranks count ranks of the job that were seen
 job num_ranks_missing count ranks of the job that were not seen
 job everybody text who all have in common what is told: "every rank", "the process" of a job of one
 job on_everybody text " on all ranks"; empty where there is one
+job all_at_once text ", on all ranks at once"; empty where there is one
 job cores_per_rank ratio processor cores for each rank, on the host that has fewest
 job num_hosts count hosts of the ranks that were seen
 job steady_steps steps steady steps in the window
