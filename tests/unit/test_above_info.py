@@ -17,13 +17,21 @@ from test_advisor_stages import view_of as view_of_stages
 from test_causes_outside import LIMIT, QUIET, UNSEEN, seen
 
 from tuiadvisor.app.whole_recording import whole_view
-from tuiadvisor.causes.above_info import OF_USERS, WITHOUT_GAIN, is_worth_acting, why_without_gain
+from tuiadvisor.causes.above_info import (
+    OF_NO_FINDING,
+    OF_USERS,
+    WITHOUT_GAIN,
+    is_worth_acting,
+    why_without_gain,
+)
 from tuiadvisor.causes.cause import no_gain
 from tuiadvisor.causes.registry import cause_of
 from tuiadvisor.importers.serving.page import read_page
 from tuiadvisor.importers.serving.reading import serving_view
 from tuiadvisor.metrics.lateness.off_core import HeldRank, OffCore, held_ranks, least_gain
 from tuiadvisor.metrics.series.what_if import Gain, of_share
+from tuiadvisor.session.against_intent import with_intent
+from tuiadvisor.session.intent import Intent
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.user import load_rules
 
@@ -211,6 +219,22 @@ def test_nothing_stands_above_info_whose_gain_may_be_none(walk: object, met: set
             (first, *_) = [one for one in view.findings if one.id == verdict.finding]
             assert first.severity in ABOVE, (name, verdict)
     assert met <= found
+
+
+def test_a_limit_that_is_surely_missed_promises_nothing() -> None:
+    """Its verdict is to tune though no gain is sure: the limit is at stake, and what could keep it is a bound."""
+    intent = Intent(objective="time", remaining_steps=100_000.0, deadline_h=0.1)
+    view = whole_view(str(RECORDINGS / "h200" / "healthy-ahead.tuirec"))
+    found = with_intent(view, intent).against_intent
+    assert "a limit that is missed" in OF_NO_FINDING
+    assert found is not None
+    assert found.decision == "tune"
+    assert found.at_best
+    assert "at best" in found.sentence
+    assert found.speedup is None
+    assert found.would_change
+    in_time = with_intent(view, replace(intent, deadline_h=100.0)).against_intent
+    assert in_time is None or in_time.decision != "tune"
 
 
 def test_what_serving_pages_show_stands_in_the_table() -> None:

@@ -19,6 +19,12 @@ WITHOUT_GAIN: Final = {
     "memory_creep": "the run ends when the memory is full: what is at stake is the run, and no step of it",
     **dict.fromkeys(SERVING.rules, "requests miss what was stated for them or wait; there are no steps"),
 }
+# Verdicts that rest on no finding's gain, and why: what they say is a fact, and what could help is told as a bound.
+OF_NO_FINDING: Final = {
+    "a limit that is missed": "even the shortest step as it is misses it; what could keep it is said to be at best",
+    "a rank that died": "the job ended; nothing of its steps is promised",
+    "stop, rescale": "the whole interval is a gain: what it costs to go on, or what fewer devices save",
+}
 OF_USERS: Final = "how grave it is was stated by whoever wrote the rule"
 
 
