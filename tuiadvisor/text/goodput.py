@@ -112,4 +112,5 @@ def _again(found: Goodput) -> str:
         return "no step since: how many will be done again is unknown"
     if found.steps_done_again is None:
         return "how many steps were done again is unknown: the optimizer tells no count"
-    return f"{text_of.count(found.steps_done_again, 'step')} done again after them"
+    after = "it" if found.num_restarts == 1 else "them"
+    return f"{text_of.count(found.steps_done_again, 'step')} done again after {after}"
