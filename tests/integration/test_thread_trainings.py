@@ -40,7 +40,7 @@ def test_stacks_are_those_of_the_thread_that_trains(tmp_path: Path) -> None:
 STEPLESS_KINDS = {
     "two": "several threads of this process train at the same time or in turns (loop and loop 2)",
     "backward": "backward runs in its thread loop, but no optimizer of torch.optim steps",
-    "idle": "none of its threads does anything",
+    "idle": "none of its threads is doing anything",
 }
 
 

@@ -786,7 +786,8 @@ def looking() -> FeedState:
 
 def standing() -> RunView:
     """It hung before anybody came: no step, and of each rank what was found out."""
-    why = "none of its threads does anything: it waits, has finished or hangs (tuiadvisor stacks --pid 7 tells where)"
+    idle = "none of its threads is doing anything: it waits, has finished or hangs"
+    why = f"{idle} (tuiadvisor stacks --pid 7 tells where)"
     view = unknown_everything()
     said = f"Not enough yet: no step was seen. Each rank: {why.partition(' (')[0]}."
     return replace(

@@ -76,7 +76,7 @@ def test_nothing_is_said_before_its_time(
         (["eval", "other"], "it evaluates or serves"),
         (["forward", "backward"], "backward runs, but no optimizer of torch.optim steps"),
         (["backward", "optimizer", "other"], "its first step since the attach is not over"),
-        (["other"], "none of its threads does anything"),
+        (["other"], "none of its threads is doing anything"),
     ],
 )
 def test_the_phases_that_were_seen_tell(

@@ -220,7 +220,7 @@ def test_seeking_in_a_live_run() -> None:
     keyboard.press("S", *"120", "enter")
     assert [SeekStep(120)] == keyboard.shell.asked
     keyboard.place.take_state(PAST)
-    assert "step 7 is not held: the fold holds 120 to 341" in keyboard.press("S", "7", "enter")
+    assert "step 7 is no longer in memory: it holds 120 to 341" in keyboard.press("S", "7", "enter")
 
 
 def test_onward_from_the_live_edge_says_why_not() -> None:

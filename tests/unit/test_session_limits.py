@@ -52,7 +52,7 @@ def test_a_deadline_that_is_missed_is_said_beside_the_decision() -> None:
     decided = with_intent(view, late).decided
     assert decided.decision == "tune"
     assert "after the deadline in 0.001 h" in decided.sentence
-    assert "nothing that is found keeps it" in decided.sentence
+    assert "nothing that was found would keep it" in decided.sentence
     assert decided.speedup == view.verdict.speedup
     session = conduct([Recorded("a", view)], late, {}, load_questions())
     assert "after the deadline in 0.001 h" in session.decision.why

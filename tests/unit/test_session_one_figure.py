@@ -174,7 +174,7 @@ def test_a_rest_that_never_ends_is_said_to_and_not_called_unknown() -> None:
     held = session(
         Intent(remaining_steps=STEPS, failures_per_day=2000, restart_min=60), {"checkpoint_every": 600}
     )
-    assert "nothing would ever be finished" in concluded(held, "P6")
+    assert "nothing would ever finish" in concluded(held, "P6")
     assert held.decision.decision in {"keep", "stop", "tune"}
 
 

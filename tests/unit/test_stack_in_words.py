@@ -37,13 +37,13 @@ def test_a_model_is_told_with_what_of_it_trains(facts: dict[str, int | str], sai
     [
         (
             {"embedding": 2_000, "head": 2_000, "tied": 1},
-            "embedding 2.00 k · head 2.00 k · embedding and head are one",
+            "embedding 2.00 k · head 2.00 k · embedding and head are tied",
         ),
         ({"lora": 3_000}, "adapters 3.00 k"),
         ({"mm_expert": 4_000, "experts": 8, "top_k": 2}, "experts 4.00 k · 8 experts a layer, 2 a token"),
         ({"experts": 8, "config_top_k": 1}, "8 experts a layer, 1 a token"),
         ({"experts": 8}, "8 experts a layer, ? a token"),
-        ({"mm_odd": 1, "odd_shape": "4096x127"}, "sides no multiple of 8: 4096x127"),
+        ({"mm_odd": 1, "odd_shape": "4096x127"}, "dimensions that are no multiple of 8: 4096x127"),
     ],
 )
 def test_parts_of_a_model_are_told_where_it_has_them(facts: dict[str, int | str], said: str) -> None:
@@ -72,7 +72,7 @@ def test_precision_is_told_as_it_matters_on_this_device(facts: dict[str, int | s
     ("facts", "said"),
     [
         ({"layers": 32, "heads": 16, "attention": "flash"}, "32 layers · 16 heads · flash"),
-        ({"layers": 1, "sdp": "flash, math"}, "1 layer · SDPA may take flash, math"),
+        ({"layers": 1, "sdp": "flash, math"}, "1 layer · SDPA may use flash, math"),
         ({"layers": 2}, "2 layers"),
         ({"heads": 16, "attention": "flash"}, None),  # no transformer's
     ],

@@ -114,7 +114,7 @@ class Stepless:
                 named = " ".join(map(str, self._below[:MAX_BELOW]))
                 return f"it waits, and processes it has started have torch: watch them, or one of them (--pid {named})"
             return (
-                "none of its threads does anything: it waits, has finished or hangs "
+                "none of its threads is doing anything: it waits, has finished or hangs "
                 f"(tuiadvisor stacks --pid {self._pid} tells where)"
             )
         nothing = "no backward and no optimizer step of PyTorch was seen in any of its threads"

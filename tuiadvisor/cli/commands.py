@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from tuiadvisor import __version__, log
 from tuiadvisor.cli.options.duration import seconds
@@ -71,6 +71,17 @@ def _is_path(text: str) -> bool:
 
 class OneLineParser(argparse.ArgumentParser):
     """A wrong command line gives one line that says what is wrong and where to look, not the whole usage."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; what no option takes is told with the help of the command that was meant."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            command = getattr(found, "command", "")
+            prog = f"{self.prog} {command}" if command and " " not in self.prog else self.prog
+            self.exit(
+                2, f"{prog}: unrecognized arguments: {' '.join(left)}; {prog} --help shows what there is\n"
+            )
+        return found
 
     def error(self, message: str) -> NoReturn:
         """Print it and leave with 2."""

@@ -102,7 +102,7 @@ def _p1_concludes(material: Material) -> str:
         left = step_without(run.step_s, (finding.loss_s_per_step,))
         bound, after = f" Without it a step would still take {seconds(left)};", "after"
     title = finding.title[0].lower() + finding.title[1:]
-    return f"What sets the pace: {title} (layer {finding.layer}).{bound} {after} that the constraint is {following}."
+    return f"What sets the pace: {title} (layer: {finding.layer}).{bound} {after} that the constraint is {following}."
 
 
 def _p2(material: Material) -> list[Item]:

@@ -186,7 +186,7 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
     if intent.objective is None:
         said.append("An objective: without one no number of devices is better than another.")
     if material.remaining_steps is None:
-        said.append("The length of the remaining run: a change must pay within it.")
+        said.append("The length of the remaining run: a change must pay for itself within it.")
     if decision.decision == "tune":
         said += _tune_limits(material, decision)
     said += [limits] if (limits := decided_limits(case, decision)) else []

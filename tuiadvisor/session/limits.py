@@ -111,9 +111,15 @@ def missed(rest: Rest, intent: Intent, gain: float) -> Missed | None:
         is_reachable = is_reachable and hours * share <= intent.deadline_h
     if not said:
         return None
-    by = f", with all gone that is found ({rest.least.named})" if rest.least.named and share < surely else ""
+    by = (
+        f", with every loss that was found gone ({rest.least.named})"
+        if rest.least.named and share < surely
+        else ""
+    )
     what = "it" if len(said) == 1 else "both"
-    could = f"; that could keep {what}" if is_reachable else f"; nothing that is found keeps {what}"
+    could = (
+        f"; that would keep {what} at best" if is_reachable else f"; nothing that was found would keep {what}"
+    )
     change = ", ".join([*changes, "fewer steps"])
     return Missed(f"{'; '.join(said)}{by}{could}", is_reachable, f"{change[0].upper()}{change[1:]}.")
 

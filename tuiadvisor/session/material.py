@@ -261,7 +261,7 @@ def _moves(
         elif (now_h := paces[id(run)].hours(steps)) is None or (
             then_h := paces[id(other)].hours(steps * ratio)
         ) is None:
-            refused.append((other.name, "with the restarts stated nothing would ever be finished"))
+            refused.append((other.name, "with so many restarts as stated nothing would ever finish"))
         else:
             sizes = (run.num_devices, now_h), (other.num_devices, then_h)
             restart_h, price = (intent.restart_min or 0.0) / 60, price_of_device_hour(intent)

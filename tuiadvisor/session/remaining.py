@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.intent import Intent
 
 MAX_LOST: Final = 0.999  # beyond it the run never ends
-NEVER_DONE: Final = (
-    "with the restarts and the checkpoint interval that are stated nothing would ever be finished"
-)
+NEVER_DONE: Final = "with the restarts and the checkpoint interval as stated nothing would ever finish"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ def seven_questions(run: Facts, found: tuple[Candidate, ...], answers: Mapping[s
     safest = min(mine, key=lambda one: (risk_order(one.risk), one.effort_hours or 0.0))
     tool = next(iter(finding.measure_next), None)
     again = {
-        "yes": "yes, by your word: keep this recording as the baseline",
-        "no": "no, by your word: fix that first",
+        "yes": "yes, as you said: keep this recording as the baseline",
+        "no": "no, as you said: fix that first",
     }
     return (
         ("1 what is slow?", finding.title, ""),

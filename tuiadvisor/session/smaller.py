@@ -44,7 +44,7 @@ def fewer(parts: Parts, case: Case) -> Fewer | None:
     if intent.objective not in SAVING or case.paid_anyway or case.moves or not case.enough:
         return None
     if case.remaining_steps and case.hours_now is None:
-        return None  # with the restarts stated nothing would ever be finished, at any size
+        return None  # with so many restarts as stated nothing would ever finish, at any size
     least = NOISE if intent.deadline_h is not None else 1 - FLOOR
     least = least / 2 if case.held == "rescale" else least
     best = None

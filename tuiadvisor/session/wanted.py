@@ -124,7 +124,7 @@ def _break_even(worst: Move, best: Move) -> str:
         is_cheaper = best.device_hours_saved > 0
         return "Not faster, but cheaper at best." if is_cheaper else "Not faster even in the best case."
     if worst.hours_saved > 0 and worst.device_hours_saved >= 0:
-        return "Faster, and no dearer even in the worst case."
+        return "Faster, and no more expensive even in the worst case."
     least, most = _price_of_hour(best), _price_of_hour(worst)
     unit = "" if best.cost is not None else " device-hours"
     if worst.hours_saved <= 0:

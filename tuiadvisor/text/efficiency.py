@@ -94,7 +94,7 @@ def device_facts(found: Sequence[RankDevice]) -> list[tuple[str, str]]:
         if mean is not None
     ]
     if units:
-        rows.append(("units at work", " \u00b7 ".join(units)))
+        rows.append(("units busy", " \u00b7 ".join(units)))
     clock, power = _mean(one.clock_mhz for one in found), _mean(one.power_w for one in found)
     said = [] if clock is None else [f"{clock:,.0f} MHz"]
     said += [] if power is None else [f"{power:,.0f} W"]
@@ -166,12 +166,12 @@ def _parts(stack: Stack) -> str:
     )
     words = [f"{name} {scaled(value, '')}" for name, value in named if value]
     if stack.facts.get("tied"):
-        words.append("embedding and head are one")
+        words.append("embedding and head are tied")
     if stack.number("experts"):
         top_k = stack.number("top_k") or stack.number("config_top_k")
         words.append(f"{stack.number('experts')} experts a layer, {top_k or '?'} a token")
     if stack.number("mm_odd"):
-        words.append(f"sides no multiple of 8: {stack.text('odd_shape')}")
+        words.append(f"dimensions that are no multiple of 8: {stack.text('odd_shape')}")
     return " · ".join(words)
 
 
@@ -212,7 +212,7 @@ def _attention(stack: Stack) -> str:
     if stack.number("heads"):
         words.append(text_of.count(stack.number("heads"), "head"))
     named = stack.text("attention")
-    words.append(named or f"SDPA may take {stack.text('sdp')}" if named or stack.text("sdp") else "")
+    words.append(named or f"SDPA may use {stack.text('sdp')}" if named or stack.text("sdp") else "")
     return " · ".join(word for word in words if word)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # What the figures of the shipped rules are called for people; others are read off the identifier.
 NAMES = {
-    "excess_s": "late by, in a step in which it is late",
+    "excess_s": "late by, in the steps in which it is late",
     "excess_share": "late by, share of a mean step",
     "excess_core_wait_s": "waits longer for a core than its peers by",
     "pageable_share": "of the traced time, copying from pageable memory to a device",

@@ -196,7 +196,7 @@ def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None
         )
     return (
         f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, "
-        f"which may be the work itself or the loss ({LINES_SHOWN}){late}"
+        f"which may be the work itself or a loss ({LINES_SHOWN}){late}"
     )
 
 

@@ -155,7 +155,7 @@ COMMANDS: Final = (
         ("N",),
         "N",
         "Previous",
-        "select or show the finding before",
+        "select or show the previous finding",
         "moving",
         lambda place: select_finding(place, -1),
         no_finding,

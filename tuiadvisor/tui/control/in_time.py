@@ -80,7 +80,7 @@ def seek(place: Place, typed: str) -> None:
     first, last = (where.first_step, where.last_step) if where is not None else (None, None)
     if (first is not None and step < first) or (last is not None and step > last):
         ends = f"{first or 0:,} to {last:,}" if last is not None else f"steps from {first:,} on"
-        what = "not in this recording: it" if place.state.replay is not None else "not held: the fold"
+        what = "not in this recording: it" if place.state.replay is not None else "no longer in memory: it"
         place.say(f"step {step:,} is {what} holds {ends}")
         return
     place.shell.ask(SeekStep(step))
@@ -265,7 +265,7 @@ COMMANDS: Final = (
         ("{",),
         "{",
         "Finding before",
-        "to the finding before, in time",
+        "to the previous finding, in time",
         "time",
         lambda place: place.shell.ask(PreviousFinding()),
         to_mark("mark_back", onward=False),

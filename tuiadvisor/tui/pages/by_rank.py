@@ -140,7 +140,7 @@ RANK_WIDTH = 6
 # A counter's column: "" where it was not observed.
 COUNTERS: Final[tuple[tuple[str, Callable[[RankDevice], str]], ...]] = (
     ("any kernel", lambda one: _share(one.utilization)),
-    ("SMs at work", lambda one: _share(one.sm_active)),
+    ("SMs busy", lambda one: _share(one.sm_active)),
     ("tensor", lambda one: _share(one.tensor_active)),
     ("memory", lambda one: _share(one.dram_active)),
     ("clock", lambda one: "" if one.clock_mhz is None else f"{one.clock_mhz:,.0f} MHz"),

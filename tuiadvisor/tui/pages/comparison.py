@@ -133,7 +133,7 @@ class ComparePage(Page):
     title = "Compare"
     about = (
         "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "
-        "that changed surely. The interval is 95 %."
+        "that changed beyond it. The interval is 95 %."
     )
     is_screen = True
     commands: ClassVar = (
@@ -165,7 +165,7 @@ class ComparePage(Page):
             ("w",),
             "w",
             "Swap",
-            "before and after the other way round",
+            "swap before and after",
             "runs",
             swap,
             only_on("compare", "only on a comparison: press 7"),

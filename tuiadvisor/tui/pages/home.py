@@ -131,8 +131,8 @@ class Home(Page):
     title = "Home"
     about = (
         "The trainings of this machine, your jobs in Slurm, the recordings of this folder. Enter on a training asks, "
-        "then attaches as tuiadvisor watch does; where you watch it already, enter looks along and nothing more is "
-        "put into it. Enter on a recording replays it; q comes back here. Dimmed: not watched, so nothing is known."
+        "then attaches as tuiadvisor watch does; where you watch it already, enter joins as a viewer and nothing more "
+        "is put into it. Enter on a recording replays it; q comes back here. Dimmed: not watched, so nothing is known."
     )
     is_screen = True
     wants_jobs = True

@@ -113,7 +113,7 @@ class Ranks(Page):
             ("r",),
             "r",
             "Reverse",
-            "turn the order round",
+            "reverse the order",
             "ranks",
             lambda place: place.at(Ranks).turn_round(),
             ON_RANKS,

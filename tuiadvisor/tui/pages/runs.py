@@ -100,7 +100,7 @@ class Runs(Page):
             ("u",),
             "u",
             "Look again",
-            "look into the folder for new recordings",
+            "look in the folder for new recordings",
             "runs",
             show_runs,  # elsewhere it is out of reach; a page with something else to look for says so in `does`
             no_list_here,
