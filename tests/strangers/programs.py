@@ -210,6 +210,18 @@ def paragraphs(folder: Path) -> None:
         (target / f"{name}.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts_of))
 
 
+def prompts(folder: Path) -> None:
+    """Questions alone, and a reward that looks at an answer's length."""
+    target, drawn = folder / "noise", random.Random(1)
+    target.mkdir()
+    for name, num in (("train", 2000), ("test", 16)):
+        rows = ({"prompt": " ".join(f"w{drawn.randrange(500)}" for _ in range(6))} for _ in range(num))
+        (target / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "lengths.py").write_text(
+        "def reward(completions, **_):\n    return [float(len(one) % 7) for one in completions]\n"
+    )
+
+
 NANOGPT = (
     "train.py", "--dataset=noise", "--compile=False", "--n_layer=3", "--n_head=4", "--n_embd=128",
     "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=4", "--eval_iters=1", "--dtype=float32",
@@ -530,5 +542,73 @@ PROGRAMS = [
         needs=("transformers", "accelerate", "datasets"), prepare=paragraphs,
         environment=(("PYTHONPATH", "."), ("HF_HOME", "hf")), log=r"'loss': '?(?P<loss>[\d.e-]+)",
         tolerated=("communication_bound",), why=TINY, seconds=20,
+    ),
+    Program(
+        "cleanrl SAC, three optimizers", "cleanrl", ".",
+        ("cleanrl/sac_continuous_action.py", "--env-id", "Pendulum-v1", "--learning-starts", "200", "--no-cuda",
+         "--total-timesteps", ENDLESS, "--buffer-size", "10000"),
+        needs=("gymnasium", "tyro", "tensorboard"), environment=(("PYTHONPATH", "."),),
+        edits=(("cleanrl/sac_continuous_action.py", r'infos\["final_observation"\]\[idx\]', "next_obs[idx]"),
+               ("cleanrl/sac_continuous_action.py", r"global_step % 100 ==", "global_step % 10 ==")),
+        log=r"SPS: \d+", every=10, is_deterministic=False,
+    ),
+    Program(
+        "mnist_forward_forward, a layer after the other", "examples", "mnist_forward_forward",
+        ("main.py", "--train_size", "500", "--test_size", "100", "--epochs", ENDLESS), needs=("torchvision",),
+        shims=("seed", "no_operators", "images"), log=r"^Loss: +(?P<loss>[\d.e-]+)", every=10,
+    ),
+    Program(
+        "Lightning's bug report, its launcher, validation", "pytorch-lightning", "examples/pytorch/bug_report",
+        ("bug_report_model.py",), num_ranks=2, needs=("lightning",),
+        edits=(("bug_report_model.py", r"limit_train_batches=1,\s+limit_val_batches=1,",
+                'limit_train_batches=100, limit_val_batches=10, accelerator="cpu", devices=2, strategy="ddp",'),
+               ("bug_report_model.py", r"max_epochs=1,", "max_epochs=-1,"),
+               ("bug_report_model.py", r"num_sanity_val_steps=0", "num_sanity_val_steps=2"),
+               ("bug_report_model.py", r"RandomDataset\(32, 64\), batch_size=2",
+                "RandomDataset(32, 6400), batch_size=32"),
+               ("bug_report_model.py", r"torch\.nn\.Linear\(32, 2\)",
+                "torch.nn.Sequential(torch.nn.Linear(32, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))")),
+        tolerated=("communication_bound", "input_bound"), why=f"{TINY}; {IN_THREAD}", seconds=16,
+    ),
+    Program(
+        "Lightning Fabric PPO", "pytorch-lightning", "examples/fabric/reinforcement_learning",
+        ("train_fabric.py", "--total-timesteps", ENDLESS), num_ranks=2, launcher="fabric",
+        needs=("lightning", "gymnasium", "torchmetrics", "tensorboard"),
+        edits=(("train_fabric.py", r"(agent, optimizer = fabric\.setup.*)",  # Lightning wants to be told by now
+                r"\1; [agent.mark_forward_method(n) for n in dir(PPOLightningAgent) if n[:5] in ('get_a', 'estim')]"),),
+        tolerated=("communication_bound", "periodic_pause"), why=f"{TINY}; its rollouts are pauses of all ranks",
+        seconds=20,
+    ),
+    Program(
+        "Lightning Fabric k-fold, five models in turns", "pytorch-lightning", "examples/fabric/kfold_cv",
+        ("train_fabric.py", "--batch-size", "8", "--epochs", "1000", "--log-interval", "10"),
+        num_ranks=2, launcher="fabric", shims=("seed", "no_operators", "images"),
+        needs=("lightning", "torchvision", "torchmetrics", "sklearn"),
+        edits=(("train_fabric.py", r"kfold\.split\(dataset\)", "kfold.split(range(2000))"),
+               # Every rank prints, and once more where a fold begins.
+               ("train_fabric.py", r"\(batch_idx == 0\) or \((.*) == 0\)", r"fabric.is_global_zero and \1 == 0")),
+        log=r"Train Epoch: .*Loss: (?P<loss>[\d.]+)", every=10,
+        is_deterministic=False, tolerated=("input_bound",), why=IN_THREAD, seconds=16,
+    ),
+    Program(
+        "sequence parallel example", "examples", "distributed/tensor_parallelism", ("sequence_parallel_example.py",),
+        num_ranks=2, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
+        edits=(("sequence_parallel_example.py", r"(?<=num_iters = )10", ENDLESS),),
+        log=r"Sequence Parallel iter (?P<loss>\d+) completed",
+        abstains="whether a rank is late could not be observed",
+        why="its ranks meet only inside forward and backward, in collectives that no hook sees",
+    ),
+    Program(
+        "TRL GRPO, generation every fourth step", "trl", ".",
+        ("-m", "trl.scripts.grpo", "--model_name_or_path", "none", "--dataset_name", "noise", "--output_dir", "kept",
+         "--reward_funcs", "lengths.reward", "--num_generations", "4", "--max_completion_length", "12",
+         "--per_device_train_batch_size", "4", "--steps_per_generation", "4", "--num_train_epochs", "1000",
+         "--logging_steps", "1", "--save_strategy", "no", "--use_cpu", "--ddp_backend", "gloo", "--report_to", "none",
+         "--disable_tqdm", "True", "--bf16", "False", "--gradient_checkpointing", "False"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "no_operators", "hub"),
+        needs=("transformers", "accelerate", "datasets"), prepare=prompts, is_deterministic=False,
+        environment=(("PYTHONPATH", "."), ("HF_HOME", "hf")), log=r"'loss': '?(?P<loss>-?[\d.e-]+)",
+        tolerated=("communication_bound", "periodic_pause"), why=f"{TINY}; it generates its batches every four steps",
+        seconds=20,
     ),
 ]  # fmt: skip
