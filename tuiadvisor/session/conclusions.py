@@ -12,7 +12,7 @@ from tuiadvisor.scaling.decide import sized
 from tuiadvisor.session.candidates import LAST_RESORT
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.cost_station import NOT_STATED, cost_conclusion, cost_evidence, device_hours, lost_to
-from tuiadvisor.session.economics import break_even_steps, step_without, sum_words, warmup_share
+from tuiadvisor.session.economics import break_even_steps, step_without, warmup_share
 from tuiadvisor.session.evidence import (
     compute_to_communication,
     fixed_and_growing,
@@ -30,6 +30,7 @@ from tuiadvisor.session.measured import EXPOSED, measured_answers
 from tuiadvisor.session.remaining import startup
 from tuiadvisor.session.seven import seven_questions
 from tuiadvisor.session.sizes import ranking, sizes
+from tuiadvisor.session.sums import sum_words
 from tuiadvisor.session.tuning import tuning, why_not
 from tuiadvisor.views.goodput import waterfall_words
 from tuiadvisor.views.names import limit_name

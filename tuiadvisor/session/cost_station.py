@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.economics import SECONDS_PER_HOUR, sum_words
+from tuiadvisor.session.economics import SECONDS_PER_HOUR
 from tuiadvisor.session.intent import not_stated
 from tuiadvisor.session.other_size import best_move, size_words
 from tuiadvisor.session.remaining import device_power, samples_a_joule
+from tuiadvisor.session.sums import sum_words
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:

@@ -13,12 +13,6 @@ from tuiadvisor.scaling.young_daly import daly, lost_share
 
 SECONDS_PER_HOUR: Final = 3600.0
 HOURS_PER_DAY: Final = 24.0
-UNCOUNTED: Final = 1e12  # chosen: a sum that no training costs, and that nobody reads digit by digit
-
-
-def sum_words(value: float) -> str:
-    """A sum of money: 1,234.50; beyond what anybody counts in digits 1.23e+18."""
-    return f"{value:,.2f}" if abs(value) < UNCOUNTED else f"{value:.3g}"
 
 
 def money(device_hours: float | None, price_per_device_hour: float | None) -> float | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.session.economics import sum_words
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.remaining import device_power, samples_a_joule, startup
+from tuiadvisor.session.sums import sum_words
 from tuiadvisor.session.tuning import tuning
 
 if TYPE_CHECKING:

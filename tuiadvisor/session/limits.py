@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.economics import UNCOUNTED
 from tuiadvisor.session.evidence import compute_share
 from tuiadvisor.session.fewer import NOISE
+from tuiadvisor.session.sums import UNCOUNTED
 
 if TYPE_CHECKING:
     from tuiadvisor.session.evidence import Facts

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.markdown import code, plain
-from tuiadvisor.session.economics import sum_words
+from tuiadvisor.session.sums import sum_words
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.scaling.decide import sized
-from tuiadvisor.session.economics import sum_words
+from tuiadvisor.session.sums import sum_words
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
