@@ -121,7 +121,7 @@ def _host(host: HostContents) -> str:
         text_of.count(host.num_samples, "sample"),
     ]
     if host.num_agents > 1:
-        parts.append(f"{host.num_agents} agents, one after the other")
+        parts.append(f"{host.num_agents} agents")
     return " · ".join(filter(None, parts))
 
 
