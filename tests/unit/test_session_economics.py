@@ -12,10 +12,10 @@ from tuiadvisor.session.economics import (
     money,
     move,
     step_without,
-    sum_words,
     warmup_share,
 )
 from tuiadvisor.session.limits import amount
+from tuiadvisor.session.sums import sum_words
 
 POSITIVE = some.floats(1e-3, 1e3)
 
