@@ -7,7 +7,7 @@ from bisect import bisect_right
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from tuiadvisor.metrics.serving.histogram import (
@@ -36,6 +36,7 @@ def holds(found: Bounded, truth: float) -> bool:
     return found.low <= truth + 1e-9 and (found.high is None or truth <= found.high + 1e-9)
 
 
+@example([0.02734375], 1.0)  # the figure was beyond its upper end by a rounding
 @given(VALUES, some.sampled_from((0.01, 0.5, 0.9, 0.99, 1.0)))
 def test_the_true_quantile_lies_within_the_ends(values: list[float], share: float) -> None:
     """And the figure too; beyond the last edge there is none."""
@@ -63,6 +64,7 @@ def test_the_true_count_within_a_limit_lies_within_the_ends(values: list[float],
         assert at_edge.value == sum(value <= edge for value in values)
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_what_came_between_two_readings_is_what_was_observed_between_them(
     before: list[float], more: list[float]
@@ -73,6 +75,7 @@ def test_what_came_between_two_readings_is_what_was_observed_between_them(
     assert math.fsum(more) == pytest.approx(found.total, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(some.lists(some.tuples(some.booleans(), some.booleans()), min_size=1, max_size=30), some.data())
 def test_joint_goodput_holds_for_every_joining(kept: list[tuple[bool, bool]], data: some.DataObject) -> None:
     """Requests within both objectives, some of which one histogram has not counted."""

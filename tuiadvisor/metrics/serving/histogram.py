@@ -80,7 +80,7 @@ class Histogram:
         high = min(self.edges[place], self._most(place, wanted))
         within = self.counts[place] - before
         part = min(max((rank - before) / within, 0.0), 1.0)
-        return Bounded(low + (high - low) * part, low, high)
+        return Bounded(min(low + (high - low) * part, high), low, high)  # rounding may pass the end
 
     def _most(self, place: int, wanted: int) -> float:
         """What the observation of this number cannot exceed, by the sum of all: no wide bucket hides a small mean.
@@ -111,7 +111,7 @@ class Histogram:
         if math.isinf(high):
             return Bounded(None, before, count)
         part = (limit - low) / (high - low) if high > low else 1.0
-        return Bounded(before + (count - before) * max(part, 0.0), before, count)
+        return Bounded(min(before + (count - before) * max(part, 0.0), count), before, count)
 
     def _lower(self, place: int) -> tuple[float, int]:
         """(lower edge, observations below it) of a bucket; what is counted is never negative."""
