@@ -237,6 +237,7 @@ def test_a_limit_that_is_surely_missed_promises_nothing() -> None:
     assert in_time is None or in_time.decision != "tune"
 
 
+@pytest.mark.slow
 def test_what_serving_pages_show_stands_in_the_table() -> None:
     """Their rules are judged elsewhere, on requests."""
     pages = [path for path in (RECORDINGS / "serving").glob("*.prom") if path.stem != "vllm-later"]

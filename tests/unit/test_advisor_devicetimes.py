@@ -142,6 +142,7 @@ def test_two_runs_on_devices_are_compared_by_the_devices_steps() -> None:
     assert blind.steady_K.all()
 
 
+@pytest.mark.slow
 def test_devices_that_fall_silent_are_not_believed_for_ever() -> None:
     """The hook of one rank fails at step 200 of 3,000: what was measured until then is not how it is now."""
     job = Job(num_ranks=2, num_steps=3000)
@@ -205,6 +206,7 @@ def test_part_of_a_run_has_no_device_times() -> None:
     assert advisor.view_of((10, 40)).device is None
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[st.integers(-(1 << 63), (1 << 63) - 1)] * 9), max_size=20))
 def test_rows_of_a_stranger_never_raise(rows: list[tuple[int, ...]]) -> None:
     """Any 64-bit integers, with and without the kind that is looked at."""

@@ -597,6 +597,7 @@ def restarted_run(*, is_told: bool) -> list[bytes]:
     return [encoded(frame) for frame in (*at(-60.0, 0), *rest[:half], *again, *rest[half:])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_range_over_a_restart_says_which_of_its_steps_it_has_no_figures_of(*, is_told: bool) -> None:
     """The processes before it are held no more, as steps beyond what one view holds are; that looked like the range."""
@@ -609,6 +610,7 @@ def test_a_range_over_a_restart_says_which_of_its_steps_it_has_no_figures_of(*, 
     assert set(whole.window.excluded) <= {"partial"}
 
 
+@pytest.mark.slow
 def test_a_range_longer_than_a_view_says_so() -> None:
     """Its last steps alone are in the figures."""
     job = Job(num_ranks=64, num_steps=2300)
@@ -629,6 +631,7 @@ def test_steps_before_a_restart_are_those_of_the_processes_before_it(steps: tupl
     assert [("straggler", (2,), "data_wait")] == above_info(view)
 
 
+@pytest.mark.slow
 def test_steps_that_are_no_longer_held_say_why_and_the_range_is_the_recordings() -> None:
     """The probes were attached anew, which nothing announced before their first step."""
     data = restarted_run(is_told=False)

@@ -266,6 +266,7 @@ def test_a_data_parallel_job_has_a_chain_and_no_pipeline() -> None:
     assert None is view.chain[1].seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 @pytest.mark.parametrize("rank", [0, 2])
 def test_on_devices_a_heavy_stage_is_named_by_what_the_devices_take(schedule: str, rank: int) -> None:
@@ -286,6 +287,7 @@ def test_on_devices_a_heavy_stage_is_named_by_what_the_devices_take(schedule: st
     assert why_no_chart(pipeline).startswith("no chart: each device timed its chunks by a clock")
 
 
+@pytest.mark.slow
 def test_on_devices_equal_stages_are_told_equal_and_kept() -> None:
     """The bubble is that of a CPU's run."""
     job = replace(ENOUGH, recorded=tuple(range(4, 28)))
@@ -320,6 +322,7 @@ def test_the_micro_batches_told_are_those_of_the_present_steps() -> None:
     assert (16, 3 / 19) == (pipeline.num_micro_batches, pytest.approx(pipeline.ideal_bubble))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_lost", ["spans", "chunks"])
 def test_of_a_pipeline_without_one_of_its_ranks_nothing_is_told(is_lost: str) -> None:
     """What the others wait for it would be sends, and the bubble that of three ranks."""

@@ -88,6 +88,7 @@ def test_a_slow_replica_is_not_kept() -> None:
     assert "keep" != view.verdict.decision
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", thinned([1, 0], [1]))
 @pytest.mark.parametrize(
     ("fault", "told"),
@@ -112,6 +113,7 @@ def test_a_slow_link_thread_or_exchange_is_not_kept(fault: dict[str, object], to
     assert "a capture of kernels tells" in view.verdict.sentence
 
 
+@pytest.mark.slow
 def test_optimizers_slow_on_most_ranks_are_not_kept() -> None:
     """The typical one is a slow one then."""
     slow = replace(JOB, slow_optimizer=tuple((rank, 20.0) for rank in (0, 1, 3)))
@@ -121,6 +123,7 @@ def test_optimizers_slow_on_most_ranks_are_not_kept() -> None:
     assert "around them" in view.verdict.sentence
 
 
+@pytest.mark.slow
 def test_a_link_that_costs_next_to_nothing_is_kept() -> None:
     """Twice as slow, a hundredth of the step."""
     slow = replace(JOB, slow_link=((1, 0.05 * MS),))
@@ -128,6 +131,7 @@ def test_a_link_that_costs_next_to_nothing_is_kept() -> None:
     assert "keep" == view_of(slow).verdict.decision
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", [1, 10, 0])
 def test_threads_that_launch_slowly_make_no_heavy_stage_and_are_not_kept(look: int) -> None:
     """All alike: whoever waits for its input has more of a chunk launched by then, and looks lighter."""
@@ -152,6 +156,7 @@ def test_few_steps_that_are_known_chunk_by_chunk_decide_nothing() -> None:
     assert "of 4 steps it is known what the devices took for each chunk" in view.verdict.sentence
 
 
+@pytest.mark.slow
 def test_more_pipelines_than_are_looked_at_hide_no_slow_rank() -> None:
     """The last of seventy holds it."""
     few = {"num_ranks": 2, "num_micro_batches": 4, "num_steps": 24, "detail": tuple(range(8, 24))}

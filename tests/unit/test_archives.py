@@ -54,6 +54,7 @@ def tarred(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_traces_in_an_archive_say_what_their_folder_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
@@ -91,6 +92,7 @@ def test_a_recording_in_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"{several} holds 2 things to open: {lists}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_an_archive_of_several_things_is_a_list_and_each_opens_by_its_name_in_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
@@ -185,6 +187,7 @@ def test_links_and_devices_are_left_out(tmp_path: Path) -> None:
     assert ["a.json"] == [one.name for one in archive.inside(zipped).iterdir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_a_bomb_is_cut_off_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """Counted as it unpacks, and taken away."""
@@ -224,6 +227,7 @@ def test_long_names_of_each_kind_of_tar(tmp_path: Path, style: int) -> None:
     assert b"{}" == (folder / "rank0.json").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_what_is_said_names_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str) -> None:
     """And not the folder that it is in for now, however deep its files lie in it."""
@@ -265,6 +269,7 @@ def test_what_torch_saved_is_not_opened(tmp_path: Path, capsys: pytest.CaptureFi
         assert 1 == err.count("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_a_damaged_archive_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str) -> None:
     """Cut or spoiled anywhere."""

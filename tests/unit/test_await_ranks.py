@@ -81,6 +81,7 @@ def test_a_launcher_that_ends_ends_the_wait(launcher: subprocess.Popen[str]) -> 
         await_ranks([launcher.pid], "record", sleep=end)
 
 
+@pytest.mark.slow
 def test_a_limit_is_kept(launcher: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]) -> None:
     """In a log how long it has been is said after 10, 20 and 40 seconds."""
     now_s = [0.0]
@@ -100,6 +101,7 @@ def test_what_is_no_launcher_is_not_waited_for() -> None:
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "ends", "code"),
     [(("watch", "--once"), "launcher", 1), (("record", "-o", "r.tuirec"), "user", 130)],

@@ -118,6 +118,7 @@ def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
     wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
 
 
+@pytest.mark.slow
 def test_the_report_of_what_is_shown_lies_beside_it(desk: Desk, folder: Path) -> None:
     """With the comparison that was made last only where this run is one of the two."""
     before, after = str(folder / "before.tuirec"), str(folder / "old" / "after.tuirec")
@@ -156,6 +157,7 @@ def report_of(desk: Desk, recording: Path, last_step: int) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) -> None:
     """B on the run before; the job's next run, once it has the steps, stands on screen 7 with what it saved."""
     recording(folder / "next.tuirec", Job(num_steps=250, seed=3))
@@ -193,6 +195,7 @@ def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) 
         live.stop()
 
 
+@pytest.mark.slow
 def test_a_live_run_is_compared_anew_as_it_goes_on(folder: Path) -> None:
     """The comparison stood at the step at which it was made; what is marked was nowhere on the screens."""
     path = folder / "next.tuirec"

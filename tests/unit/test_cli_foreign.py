@@ -50,6 +50,7 @@ def first(path: Path, capsys: pytest.CaptureFixture[str], *command: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ops", "few steps", "kineto", "steplog"])
 def test_every_command_says_the_same_sentence_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
@@ -71,6 +72,7 @@ def test_every_command_says_the_same_sentence_first(
     assert f" {badge[1]} " in first(path, capsys, "diagnose")
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", ["trace-AR.csv.gz", "trace-ST.csv.gz"])
 def test_public_tables_have_one_first_sentence(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +84,7 @@ def test_public_tables_have_one_first_sentence(name: str, capsys: pytest.Capture
     assert any(line.startswith("cause: ") for line in told)
 
 
+@pytest.mark.slow
 def test_what_takes_a_recording_takes_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its output names the trace and not a file that is gone."""
     path = source(tmp_path, "ops")

@@ -245,6 +245,7 @@ def test_a_trace_on_a_terminal_opens_its_screens(
     assert ("traces.tuirec", False) == (path.name, path.parent.exists())
 
 
+@pytest.mark.slow
 def test_the_document_of_a_trace_has_the_verdict_of_diagnose(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,6 +288,7 @@ def test_the_document_of_what_has_no_steps_says_why_it_has_no_verdict(
     assert ["hang"] == [one["id"] for one in told["findings"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["open", "advise"])
 @pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "in a zip"])
 def test_what_is_kept_of_a_trace_lies_beside_it(

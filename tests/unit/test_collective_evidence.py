@@ -294,6 +294,7 @@ def test_names_of_strangers_are_letters() -> None:
     assert len(words) < 1500
 
 
+@pytest.mark.slow
 def test_thousands_of_ranks_are_told_by_few_comparisons() -> None:
     """2,048 ranks in a group of all and groups of eight: each looked at a few times, not each against each other."""
     num = 2048

@@ -67,6 +67,7 @@ def test_fish_completes(script: Path) -> None:
         assert expected in [line.partition("\t")[0] for line in found.splitlines()], typed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["zsh"], indirect=True)
 def test_zsh_takes_the_script_for_a_completion(script: Path) -> None:
     folder = script.parent / "zfunc"

@@ -175,6 +175,7 @@ def test_an_engineers_price_that_decides_nothing_is_not_asked(known: dict[str, s
     assert of_price(known).dialogue.question is None
 
 
+@pytest.mark.slow
 def test_the_remaining_run_is_asked_where_the_decision_needs_it() -> None:
     """How long it is decides whether forty hours of work pay; an intent that says it in samples is enough."""
     answers: dict[str, str | float] = {"effort_hours": 40.0}
@@ -207,6 +208,7 @@ def test_large_numbers_stand_as_they_were_typed() -> None:
     assert [answer_text(one) for one in asked] == [f"1,000,000 {asked[0].unit}"]
 
 
+@pytest.mark.slow
 def test_what_was_skipped_is_not_asked_again() -> None:
     """Until nothing is left."""
     skipped: tuple[str, ...] = ()
@@ -270,6 +272,7 @@ def test_the_command_that_finds_an_answer_out_names_the_recording() -> None:
         assert f"tuiadvisor diagnose {word} --json" in asked.measure
 
 
+@pytest.mark.slow
 def test_nothing_of_a_pipeline_is_asked_without_one() -> None:
     """Also where nobody knows whether there is one."""
     unknown = Recorded("a", replace(LATE.view, run=replace(LATE.view.run, parallel={})))
@@ -310,6 +313,7 @@ def asked_in_turn(runs: tuple[Recorded, ...], words: dict[str, str | float]) -> 
     return asked, found
 
 
+@pytest.mark.slow
 def test_whether_64_devices_are_worth_it_is_answered_within_seven_answers() -> None:
     """What decides, what remains, what an hour is worth, what a device costs: then it stands with its break-even."""
     words: dict[str, str | float] = {
@@ -323,6 +327,7 @@ def test_whether_64_devices_are_worth_it_is_answered_within_seven_answers() -> N
     assert "pays, even in the worst case" in dialogue.wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "decision", "says"),
     [
@@ -342,6 +347,7 @@ def test_a_size_that_does_not_surely_pay_is_not_moved_to(
     assert says in session.dialogue.wanted
 
 
+@pytest.mark.slow
 def test_bounds_of_one_run_never_decide_to_move() -> None:
     """They say what another size would take and what an hour earlier costs; a recording of it decides."""
     asked, session = asked_in_turn((TWO_NODES,), {"objective": "time"})
@@ -608,6 +614,7 @@ def test_of_a_job_that_hung_and_was_ended_nobody_waits_that_it_moves() -> None:
     assert session.decision.why.endswith("nothing else can be decided of a job that hung")
 
 
+@pytest.mark.slow
 def test_without_an_answer_the_one_change_is_what_the_overview_says_first() -> None:
     """Of a rank without loader workers the overview said to give it some, the dialogue to look at its data.
 
@@ -641,6 +648,7 @@ def test_before_the_session_has_begun_it_says_why() -> None:
     assert "too few steps so far" in shown(None, note="too few steps so far")
 
 
+@pytest.mark.slow
 def test_what_an_answer_moved_stands_before_and_now() -> None:
     """The answer itself, up and down of the causes, the change and the decision that were."""
     before = held((LATE,), {})

@@ -18,6 +18,7 @@ LESS_OFTEN = Job(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [MORE, LESS_OFTEN], ids=["later than before", "another one too"])
 def test_a_late_rank_is_not_well_for_the_first_steps_of_another_pace(job: Job) -> None:
     """TUNE before and after, and KEEP in between, of 8 to 17 steps."""

@@ -413,6 +413,7 @@ def test_a_recording_has_the_events_of_all_of_it(tmp_path: Path) -> None:
     assert 1000 not in {step for pause in whole.view.pauses for step in pause.steps}
 
 
+@pytest.mark.slow
 def test_a_fault_that_is_over_at_the_end_is_told_wherever_a_recording_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -754,6 +755,7 @@ def with_hub_stopped(how: str, begin_s: float, end_s: float) -> list[Frame]:
     return [*before, *(frame for source in order for frame in within if frame.source == source), *after]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "begin_s", "end_s"),
     [

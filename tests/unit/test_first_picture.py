@@ -68,6 +68,7 @@ def _in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuiadvisor.cli.first_picture.PICTURE_SHARE", 1e9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_in_small_pieces")
 @pytest.mark.parametrize("num_ranks", [1, 2])
 def test_steps_that_were_read_are_shown_as_a_part_and_never_judged(tmp_path: Path, num_ranks: int) -> None:

@@ -157,6 +157,7 @@ def test_a_start_up_that_only_one_of_them_shows_decides_nothing() -> None:
         assert change.improved is None
 
 
+@pytest.mark.slow
 def test_whom_the_others_waited_for_is_told_by_stretches(tmp_path: Path) -> None:
     """What was lost only before a change of pace has no name in the waterfall: a rank named then keeps its own."""
     faults = (Fault("data", (2,), 0.1, onset=200, until=600), Fault("data", (1,), 0.15, onset=600))

@@ -454,6 +454,7 @@ def test_a_hang_is_as_long_as_it_was_seen_to_stand() -> None:
     assert whole.span_s == pytest.approx(told.span_s)
 
 
+@pytest.mark.slow
 def test_a_stop_whose_step_is_held_no_more_stays_a_pause() -> None:
     """42.8 s for rank 1, stopped by a signal, became slower, not explained, 2,048 steps later."""
     stop = Fault("other", (1,), 8.0, onset=60, until=61)

@@ -78,6 +78,7 @@ def gain_s(view: RunView) -> float:
     return view.step.mean_s * (1 - 1 / view.verdict.speedup.expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_run_is_kept_and_nobody_ever_named(name: str) -> None:
     """With the host ahead or not, compiled or not, and with a slow host that the device hides."""
@@ -89,6 +90,7 @@ def test_a_healthy_run_is_kept_and_nobody_ever_named(name: str) -> None:
     assert set() == named_on_the_way(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", FAULTS, ids=lambda known: known.name)
 def test_a_fault_is_named_with_its_cause_and_its_cost(known: Known) -> None:
     """Within a sixth of what the step is longer than a healthy one; the other rank is never named."""
@@ -103,6 +105,7 @@ def test_a_fault_is_named_with_its_cause_and_its_cost(known: Known) -> None:
     assert named_on_the_way(known.name) == {1} or not known.ranks
 
 
+@pytest.mark.slow
 def test_a_slow_stage_of_a_pipeline_is_named_by_what_its_device_takes() -> None:
     """Half of the multiprocessors more for the first stage: the second takes half as long again."""
     view = whole_view(path_of("pipeline-stage"))
@@ -135,6 +138,7 @@ def test_who_waits_for_batches_of_its_own_thread_is_told_to_use_workers() -> Non
     assert not [action for action in worst.actions if "stacks" in (action.command or "")]
 
 
+@pytest.mark.slow
 def test_who_copies_from_pageable_memory_is_not_cured_by_the_scheduler() -> None:
     """The layer of a rank's lateness is that of what cures it: as of a copy that all ranks make."""
     for name in ("copy-ahead", "copy-synced"):
@@ -144,6 +148,7 @@ def test_who_copies_from_pageable_memory_is_not_cured_by_the_scheduler() -> None
         assert {row.name for row in by_layer(view) if "straggler" in row.kinds} == {"runtime"}
 
 
+@pytest.mark.slow
 def test_what_watching_takes_is_told_of_all_steps() -> None:
     """The measured ones take 500 us of the thread, the others 80 to 250: together less than 1.1 % of 29 ms."""
     for name in HEALTHY:
@@ -209,6 +214,7 @@ def answer(
     }
 
 
+@pytest.mark.slow
 def test_a_hang_is_told_as_soon_as_the_recorders_tell_of_it() -> None:
     """Both ranks stand in code without a hook: after five seconds, not after the minute that is left to a report."""
     told = stalls_told(asked_after_s=5.0)
@@ -218,11 +224,13 @@ def test_a_hang_is_told_as_soon_as_the_recorders_tell_of_it() -> None:
     assert all((seconds >= 5.0) == (found is not None) for seconds, found in told)
 
 
+@pytest.mark.slow
 def test_a_collective_from_long_before_the_stall_makes_no_hang_of_a_report() -> None:
     """A save in the background waits for a rank that still writes: the job made steps with that call under way."""
     assert {None} == {words for _, words in stalls_told(asked_after_s=5.0, entered_earlier_s=20.0)}
 
 
+@pytest.mark.slow
 def test_without_recorders_nobody_is_said_to_wait() -> None:
     """For a minute: the loop may be over, or a report be under way."""
     told = stalls_told(asked_after_s=1e9)
@@ -276,6 +284,7 @@ def test_a_job_whose_ranks_stand_outside_of_every_hook_is_not_kept() -> None:
     assert "healthy" not in {each.id for each in view.findings}
 
 
+@pytest.mark.slow
 def test_a_hang_that_nobody_has_looked_into_stands_in_the_list_of_events() -> None:
     """The verdict told of it, the list and the ribbon did not."""
     log, advisor = EventLog(), Advisor()

@@ -126,6 +126,7 @@ def test_times_that_do_not_fit_the_bandwidths_are_refused(tmp_path: Path) -> Non
         nccl(tmp_path, text)
 
 
+@pytest.mark.slow
 @given(some.text(max_size=300) | some.binary(max_size=300).map(lambda raw: raw.decode("latin1")))
 def test_no_text_is_more_than_one_line_of_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Pieces of anything between a header and a row."""

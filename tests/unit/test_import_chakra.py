@@ -244,6 +244,7 @@ def test_a_linked_trace_has_times_of_its_own(
     assert "aten::add" in chakra_summary(told)
 
 
+@pytest.mark.slow
 def test_a_linked_trace_that_is_cut_or_damaged_is_one_line(tmp_path: Path) -> None:
     good = linked(*ROWS * 40)
     path = tmp_path / "a.et"

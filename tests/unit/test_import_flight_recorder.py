@@ -542,6 +542,7 @@ def test_a_number_that_is_no_rank_makes_no_job_of_that_size(tmp_path: Path) -> N
     assert [] == document["hang"]["missing_ranks"]
 
 
+@pytest.mark.slow
 def test_calls_are_gone_through_once_however_many_groups_there_are(tmp_path: Path) -> None:
     """Of groups without members all calls were looked through for each group: minutes for some ten thousand."""
     for rank in (0, 1):

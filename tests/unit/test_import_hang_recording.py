@@ -140,6 +140,7 @@ def test_the_screens_name_whom_the_import_names(case: str, tmp_path: Path) -> No
     assert "of rank 9 there is no usable dump" in view.verdict.sentence
 
 
+@pytest.mark.slow
 def test_what_a_recording_holds_of_dumps_leads_to_the_same_conclusion(tmp_path: Path) -> None:
     """150 simulated jobs: pairs and the world's group, calls of other names, counters, ranks without a dump."""
     kinds = set()

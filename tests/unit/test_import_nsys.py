@@ -290,6 +290,7 @@ def test_cells_of_another_kind_are_left_out(tmp_path: Path) -> None:
     assert pytest.approx(30 * 6e-3) == row["all"]["compute_s"]
 
 
+@pytest.mark.slow
 def test_damaged_databases_get_an_answer_or_one_line(tmp_path: Path) -> None:
     """Pages changed, cut, doubled."""
     good = export(tmp_path / "a.sqlite", num_steps=5).read_bytes()

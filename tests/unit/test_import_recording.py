@@ -215,6 +215,7 @@ def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest
     assert "Not enough steps in this trace" in view.verdict.sentence
 
 
+@pytest.mark.slow
 def test_steps_of_which_a_part_was_lost_are_told_and_not_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,6 +277,7 @@ def test_traces_that_share_few_steps_have_no_more_to_look_at(
     assert "Not enough steps in this trace: it holds" in view.verdict.sentence
 
 
+@pytest.mark.slow
 def test_many_collectives_are_counted_where_they_are_not_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,6 +234,7 @@ def test_rocpd_says_what_the_tables_say(
     assert "rocprofv3's traces; as: tuiadvisor import rocprof" in said.err
 
 
+@pytest.mark.slow
 def test_each_file_opens_and_a_folder_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Any of a process's files stands for all of it."""
     folder = traces(tmp_path / "job")

@@ -227,6 +227,7 @@ def test_the_larger_part_lies_together_and_of_equal_ones_none() -> None:
     assert [] == together(np.array([], dtype=np.int64)).tolist()
 
 
+@pytest.mark.slow
 @given(some.lists(some.integers(-20, 20), max_size=9))
 def test_what_is_in_order_is_as_much_as_can_be(times: list[int]) -> None:
     """Held against every choice that there is."""

@@ -428,6 +428,7 @@ def test_login_node_side_never_imports_torch() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_screens_do_no_arithmetic_on_the_view() -> None:
     """No + - * / with a field of the RunView in a screen: what it shows was computed before."""
     from dataclasses import fields

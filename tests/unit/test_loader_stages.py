@@ -326,6 +326,7 @@ def test_no_stage_is_named_where_none_holds_most_of_the_time() -> None:
 COLUMN = st.one_of(st.integers(-(1 << 62), 1 << 62), st.sampled_from((UNKNOWN, 0, 1, 2, 1 << 20)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[COLUMN] * 7), min_size=1, max_size=12))
 def test_rows_that_cannot_be_true_are_left_out(rows: list[tuple[int, ...]]) -> None:
     """From a stranger's recording: counted, never believed."""

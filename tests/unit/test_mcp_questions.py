@@ -40,6 +40,7 @@ def at(path: Path, age_s: float) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_no_answer_holds_a_command_line(folder: Path) -> None:
     """A token given as an option would leave the machine; every section of the document is asked for."""
     recording(folder / "run.tuirec", SLOW)
@@ -171,6 +172,7 @@ def test_too_many_sizes_and_none_at_all_are_refused(folder: Path, words: dict[st
         asking(folder).scale(**words)
 
 
+@pytest.mark.slow
 def test_a_table_of_sizes_is_read_below_the_folders_alone(folder: Path) -> None:
     """As many sizes as are allowed are predicted."""
     (folder / "sizes.csv").write_text("devices,step_s\n1,1.0\n2,0.55\n4,0.3\n8,0.2\n")

@@ -122,6 +122,7 @@ def any_exchanges(draw: st.DrawFn) -> Exchanges:
     )
 
 
+@pytest.mark.slow
 @given(any_exchanges())
 def test_as_it_was_comes_out_and_no_promise_exceeds_it(seen: Exchanges) -> None:
     """The rate explains the observed end; 0 <= saved <= most saved <= exposed, whatever the buckets."""

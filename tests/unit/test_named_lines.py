@@ -36,6 +36,7 @@ def first_change(view: RunView) -> str:
     return conduct([Recorded("run", view)], Intent(), {}, load_questions()).dialogue.change
 
 
+@pytest.mark.slow
 def test_the_one_change_names_the_line_that_a_look_found() -> None:
     """It went on saying "find the lines of code that make it late: key C" once C had found them."""
     unseen = looked_at(LATE_RANK)

@@ -455,6 +455,7 @@ def test_subinterpreters_are_refused(core: Any) -> None:
     assert "refused: the native core is for the main interpreter alone\n" == done.stdout
 
 
+@pytest.mark.slow
 def test_hooks_and_clock_go_with_the_probe(
     core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

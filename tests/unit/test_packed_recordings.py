@@ -84,6 +84,7 @@ def test_a_damaged_one_is_one_line(
             assert "recording damaged in 1 place" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", PACKERS)
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """One that is no recording at its first bytes; one that is at its limit; neither is held in memory."""

@@ -82,6 +82,7 @@ def refusal(data: bytes) -> str:
     return said
 
 
+@pytest.mark.slow
 @given(PLAIN, st.integers(2, 5), st.booleans())
 def test_what_was_put_in_comes_out(value: Any, protocol: int, is_optimized: bool) -> None:
     """The same values of the same kinds, of each protocol; protocol 2 calls a codec for bytes, which is refused."""
@@ -342,6 +343,7 @@ def test_text_of_no_encoding_costs_no_dump() -> None:
     assert "a\ufffdb" == plain(b"\x80\x02X\x03\0\0\0a\xffb.")
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.randoms(use_true_random=False), st.integers(0, 1), st.integers(2, 5))
 def test_damaged_bytes_are_read_or_refused(chance: random.Random, rank: int, protocol: int) -> None:
@@ -369,6 +371,7 @@ def only_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, str, bytes)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:

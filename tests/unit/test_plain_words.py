@@ -23,6 +23,7 @@ def test_each_question_has_a_pattern() -> None:
     assert set(WHY_OF) == set(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_stands_at_its_pattern_and_nowhere_else(name: str) -> None:
     (held,) = [one for one in desks.guided_session().whys if one.name == name]

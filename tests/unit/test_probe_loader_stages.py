@@ -38,6 +38,7 @@ def told(observed: Observed) -> list[dict[str, int]]:
     return observed.events(EventKind.LOADER_BATCH)
 
 
+@pytest.mark.slow
 def test_batches_that_lie_ready_are_counted(tmp_path: Path) -> None:
     """All that the workers may make ahead is there before the training thread asks."""
     data = [torch.randn(8) for _ in range(BATCH * STEPS)]

@@ -45,6 +45,7 @@ def printed(capsysbinary: pytest.CaptureFixture[bytes], *words: str) -> dict[str
     return found
 
 
+@pytest.mark.slow
 def test_the_dicts_are_those_of_the_commands(
     folder: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -247,6 +248,7 @@ def test_importing_it_loads_nothing(folder: Path) -> None:
     assert done.stdout.endswith(" set()\n")
 
 
+@pytest.mark.slow
 def test_other_tools_traces_are_runs_too(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """With the verdict of the command, in tables and in comparisons; what has no steps is its one line."""
     table = written(folder / "table.csv", pipeline(range(30)))

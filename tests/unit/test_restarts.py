@@ -162,6 +162,7 @@ def test_an_exit_code_is_told_and_an_end_that_nobody_saw_is_not() -> None:
     assert unseen.how_ended == ""
 
 
+@pytest.mark.slow
 def test_who_was_late_stays_named_while_others_have_the_ranks() -> None:
     """What a new process waits for at its start says nothing of the steps of the one before.
 

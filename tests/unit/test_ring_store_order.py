@@ -127,6 +127,7 @@ def test_torn_record_is_not_believed_whatever_the_order_of_stores(seed: int, tmp
     assert taken
 
 
+@pytest.mark.slow
 def test_simulation_tears_records_that_carry_no_sum(tmp_path: Path) -> None:
     """Else the test above could not fail: marks alone are believed with another record's words between them."""
     torn = 0

@@ -146,6 +146,7 @@ def record(folder: Path, num_ranks: int) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_recordings_are_sizes(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Several are a table whose batch was observed; a single one is bounded by its parts."""
     paths = [record(tmp_path, num_ranks) for num_ranks in (2, 4)]

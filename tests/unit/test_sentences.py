@@ -24,6 +24,7 @@ def test_a_text_with_something_filled_in_is_one_sentence() -> None:
     assert sentences(source) == [(2, "rank {rank} is late: {why}"), (4, "one two three")]
 
 
+@pytest.mark.slow
 def test_what_is_out_stays_out() -> None:
     """In the code and in the rules."""
     said = [

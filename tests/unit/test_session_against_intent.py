@@ -147,6 +147,7 @@ STATED = tuple(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", [view, as_found, lambda: as_found(0.0, Fault("forward", (3,), 0.02))])
 @pytest.mark.parametrize(
     "stated", [STATED[::5], pytest.param(STATED, marks=pytest.mark.extended)], ids=["few", "all"]
@@ -169,6 +170,7 @@ def test_verdict_and_session_come_to_one_decision(
     assert kinds >= {"stop", run.verdict.decision}
 
 
+@pytest.mark.slow
 def test_fewer_devices_carry_their_interval_and_what_would_change_them() -> None:
     decided = with_intent(as_found(), SAVES).decided
     assert decided.saving is not None
@@ -230,6 +232,7 @@ def _at_best(run: RunView) -> float:
     return 1 / run.verdict.speedup.high
 
 
+@pytest.mark.slow
 def test_fewer_devices_stay_advised_while_they_save_at_all() -> None:
     """A view that alone would not be enough is, after one that was; one without any saving is not."""
     before = with_intent(view(), SAVES)
@@ -289,6 +292,7 @@ def test_nothing_is_decided_before_there_is_enough() -> None:
     assert with_intent(few, SAVES) is few
 
 
+@pytest.mark.slow
 def test_noise_alone_never_stops_a_run_whose_rest_fits_the_budget() -> None:
     """Short and noisy recordings: their mean is above the true one in every second. 1 % of the budget is left."""
     for noise in (0.08, 0.6):

@@ -104,6 +104,7 @@ def test_what_is_not_stated_is_named_and_gives_no_net() -> None:
     assert all("net " not in (item.text or "") for item in stage.evidence if item.name.startswith("change"))
 
 
+@pytest.mark.slow
 def test_the_card_answers_seven_questions_and_leaves_open_what_nobody_saw() -> None:
     shown = texts(held(Recorded("late.rec", view((LATE,))), answers={"reproducible": "no"}), "P5")
     asked = {name: text for name, text in shown.items() if name[0].isdecimal()}
@@ -247,6 +248,7 @@ def test_batches_that_were_recorded_say_what_a_batch_brings() -> None:
     assert "Measured: " in said
 
 
+@pytest.mark.slow
 def test_one_batch_does_not_tell_whether_a_late_rank_is_as_late_at_any() -> None:
     """One late by a constant: "at best 1.10x" by its time counted as growing, where twice the batch brought 1.96x."""
     run = view((LATE,))

@@ -98,6 +98,7 @@ def test_restart_may_cost_nothing_but_a_device_may_not() -> None:
     assert 0 == checked("restart_min", "0")
 
 
+@pytest.mark.slow
 def test_advise_writes_what_it_shows(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Text, JSON, Markdown, a saved session with its answers, resumed."""
     Path("answers.toml").write_text('effort_hours = 4\nreproducible = true\nobjective = "time"\n')
@@ -112,6 +113,7 @@ def test_advise_writes_what_it_shows(here: Path, capsys: pytest.CaptureFixture[s
     assert document == json.loads(Path("session.json").read_text())
 
 
+@pytest.mark.slow
 def test_stated_work_is_the_same_in_every_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What diagnose says of FLOPs and peak that were stated, the session and the report say, too."""
     stated = ["--flops-per-step", "2e9", "--peak-flops", "1e11"]
@@ -162,6 +164,7 @@ def test_four_questions_in_plain_words(here: Path, capsys: pytest.CaptureFixture
     assert "Not known from this" in text
 
 
+@pytest.mark.slow
 def test_diagnose_adds_what_the_rest_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Additive: the keys of the document stay, unknown is null."""
     assert 0 == run(["diagnose", "late.rec", "--json"])
@@ -211,6 +214,7 @@ def test_a_rest_that_would_never_end_says_why_its_hours_are_unknown(
     assert "--set remaining_steps=N" not in told
 
 
+@pytest.mark.slow
 def test_a_person_is_asked_one_question_at_a_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong answer is asked again, ? tells how to measure, q decides at once."""
     from tuiadvisor.advisor.fold import diagnose
@@ -261,6 +265,7 @@ def test_price_deadline_and_remaining_steps_decide_in_the_dialogue(
     assert "decision: tune -> " in short, "the answer that changed it says so"
 
 
+@pytest.mark.slow
 def test_answers_are_kept_when_the_user_leaves_amid_a_question(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_the_session_says_what_a_change_may_cost() -> None:
     assert "costs less than" not in markdown(late)
 
 
+@pytest.mark.slow
 def test_two_sizes_are_ranked_under_three_metrics() -> None:
     """Time, efficiency and cost disagree, and the objective chooses."""
     large, small = view((NETWORK,), 8), view((), 4)
@@ -178,6 +179,7 @@ def test_two_sizes_are_ranked_under_three_metrics() -> None:
     )
 
 
+@pytest.mark.slow
 def test_limits_name_the_cheapest_in_time_and_the_fastest_within_the_budget() -> None:
     """Eight devices for four's work: the exchange makes them faster and dearer."""
     runs = Recorded("eight", view((NETWORK,), 8)), Recorded("four", view((), 4))
@@ -200,6 +202,7 @@ def test_another_model_is_no_size_of_this_one() -> None:
     assert "Cannot be told" in session.whys[NAMES.index("devices")].answer
 
 
+@pytest.mark.slow
 def test_bottlenecks_are_followed_from_session_to_session() -> None:
     """The late rank is gone, the exchange is what is left; the same run read again is not counted twice."""
     first = held(Recorded("before", view((LATE, NETWORK))))

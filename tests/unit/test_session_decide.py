@@ -194,6 +194,7 @@ def test_more_cost_never_turns_keep_into_more_devices(pair: tuple[Case, Case]) -
         assert not grows(dear)
 
 
+@pytest.mark.slow
 @given(cases())
 def test_without_evidence_nothing_is_changed(pair: tuple[Case, Case]) -> None:
     """Too few steps, or a finding without a measured gain: neither tunes, nor moves devices."""
@@ -203,6 +204,7 @@ def test_without_evidence_nothing_is_changed(pair: tuple[Case, Case]) -> None:
     assert "keep" == decide(replace(case, step_s=None)).decision
 
 
+@pytest.mark.slow
 @given(cases())
 def test_relieving_a_loss_never_predicts_a_slower_run(pair: tuple[Case, Case]) -> None:
     """Even where the measured ratio lies below one by noise."""

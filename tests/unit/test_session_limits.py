@@ -46,6 +46,7 @@ def test_what_is_to_end_saves_nothing_and_is_not_verified_by_the_tuning() -> Non
     assert session.verify != view.verdict.verify
 
 
+@pytest.mark.slow
 def test_a_deadline_that_is_missed_is_said_beside_the_decision() -> None:
     view = whole_view(str(RECORDED / "device-ahead.tuirec"))
     late = Intent(objective="time", deadline_h=0.001, remaining_steps=1e6)

@@ -156,6 +156,7 @@ def test_a_run_that_is_over_pays_its_start_up_again_and_a_live_one_does_not() ->
     assert over["remaining_h"] - live["remaining_h"] == pytest.approx(30 / 3600, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_stated_start_up_counts_only_where_none_was_measured() -> None:
     unseen: RunView = final_view(Job(num_steps=200))
     ended = replace(unseen, ranks=tuple(replace(row, state="exited") for row in unseen.ranks))

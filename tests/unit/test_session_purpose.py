@@ -68,6 +68,7 @@ def test_a_stated_objective_wins_and_is_not_asked_about_again() -> None:
     assert {"purpose", "objective"} <= set(nothing)
 
 
+@pytest.mark.slow
 def test_purposes_differ_in_what_they_decide() -> None:
     """The same two recordings: who explores keeps the faster size, who shares goes on with the cheaper one."""
     decisions = {
@@ -89,6 +90,7 @@ def test_a_wait_in_the_queue_takes_time_and_no_device() -> None:
     assert waited.break_even_work == pytest.approx(6 / 40)
 
 
+@pytest.mark.slow
 def test_the_queue_is_priced_and_may_forbid_another_size() -> None:
     """A deadline that the smaller size keeps, and does not after a day in the queue."""
     intent = Intent(objective="cost", remaining_steps=STEPS, restart_min=0.0, price_of_time=3.0)
@@ -102,6 +104,7 @@ def test_the_queue_is_priced_and_may_forbid_another_size() -> None:
     assert not any("queue_h" in text for text in held(queued).would_change)
 
 
+@pytest.mark.slow
 def test_devices_that_nobody_else_can_use_are_not_saved() -> None:
     intent = Intent(objective="cost", remaining_steps=STEPS, restart_min=0.0, price_per_device_hour=2.0)
     freed, idle = held(intent, {"queue_and_others": "yes"}), held(intent, {"queue_and_others": "no"})

@@ -99,6 +99,7 @@ def test_a_fault_that_is_no_matter_of_size_is_named() -> None:
     assert any(note.startswith("8.tuirec") and "straggler" in note for note in table.notes)
 
 
+@pytest.mark.slow
 def test_nothing_is_decided_on_a_curve_through_a_large_fault() -> None:
     """The screen beside it says that the straggler is to be mended: that is no reason to stop growing."""
     view = view_of(Job(num_ranks=8).with_faults(Fault("backward", (3,), 40 * MS)))

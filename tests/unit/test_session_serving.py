@@ -66,6 +66,7 @@ def test_a_calm_server_is_kept(tmp_path: Path) -> None:
     assert ("keep", "none", ()) == (session.decision, session.expected, session.levers)
 
 
+@pytest.mark.slow
 def test_who_is_to_rescale_is_told_a_change_that_does(tmp_path: Path) -> None:
     """A decision to rescale stood beside the ONE change "give the cache more memory", a setting of the same replica."""
     decided = {}

@@ -50,6 +50,7 @@ def options(parser: argparse.ArgumentParser, name: str = "") -> dict[str, set[st
     return found
 
 
+@pytest.mark.slow
 def test_every_command_and_option_is_in_its_section() -> None:
     text = pages()["reference/cli.md"]
     sections = re.split(r"^## (.+?) \{.*\}$", text, flags=re.MULTILINE)
@@ -61,6 +62,7 @@ def test_every_command_and_option_is_in_its_section() -> None:
         assert words <= shown, name
 
 
+@pytest.mark.slow
 def test_every_finding_threshold_metric_and_term_is_there() -> None:
     made = pages()
     rules = load_catalog()
@@ -79,6 +81,7 @@ def test_every_finding_threshold_metric_and_term_is_there() -> None:
     assert made["reference/terms.md"].count("\n| ") == len(TERMS) + 1
 
 
+@pytest.mark.slow
 def test_every_screen_key_and_column_is_there(site: Path) -> None:
     made = pages()
     screens = made["reference/screens.md"]
@@ -102,6 +105,7 @@ def anchors(text: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_link_leads_nowhere(site: Path) -> None:
     texts = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.md")}
     assert len(texts) == len(sources()) + len(pages())

@@ -93,6 +93,7 @@ def test_the_kind_of_what_a_rank_does_beyond_its_peer(entries: list[dict[str, An
     assert kind == card(*entries).kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "entries", "up", "down"),
     [

@@ -31,6 +31,7 @@ RECORDED = Path(__file__).parents[1] / "recordings" / "h200" / "device-ahead.tui
 POOR = ["objective=time", "budget=0.01", "price_per_device_hour=2", "remaining_steps=1e6"]
 
 
+@pytest.mark.slow
 def test_every_command_comes_to_the_same_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +64,7 @@ def poor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_python_and_assistants_are_told_the_same(
     poor: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -83,6 +85,7 @@ def test_python_and_assistants_are_told_the_same(
     assert listed["decision"] == "stop"
 
 
+@pytest.mark.slow
 def test_an_intent_is_stated_in_python_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the options of diagnose: it wins over the file, and a mistake in either is said at once."""
     monkeypatch.chdir(tmp_path)

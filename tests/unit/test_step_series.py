@@ -37,6 +37,7 @@ def test_every_step_between_two_releases_is_told_once() -> None:
     assert (len(PHASES), found.step_s_K.size) == found.phase_s_PK.shape
 
 
+@pytest.mark.slow
 def test_steps_that_scroll_away_are_kept() -> None:
     """More than the store holds: taken piece by piece it is the whole run, at the end alone what is left."""
     job = replace(QUIET, num_steps=10_000)

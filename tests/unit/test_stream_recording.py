@@ -90,6 +90,7 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
         assert (length - ends[whole], 0) == (summary.num_tail_bytes, summary.num_bad_bytes)
 
 
+@pytest.mark.slow
 @ANY_TMP
 @given(st.lists(st.integers(0, 1 << 20), min_size=1, max_size=6))
 def test_flipped_bits_cost_only_the_frames_they_hit(tmp_path: Path, flips: list[int]) -> None:

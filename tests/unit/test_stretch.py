@@ -104,6 +104,7 @@ def test_seeking_leaves_the_stretch(watch: Watch) -> None:
     assert state.past is not None
 
 
+@pytest.mark.slow
 def test_what_memory_no_longer_holds_is_in_the_recording(watch: Watch) -> None:
     """At the oldest step that is held moving back says where to go on."""
     watch.turn(Zoom(1))

@@ -91,6 +91,7 @@ def test_a_recording_of_a_trace_holds_its_slices(imported: Path) -> None:
     assert set(one.lanes[1].cells) <= set("Nn.")
 
 
+@pytest.mark.slow
 def test_the_view_of_the_run_does_not_change_for_its_slices(
     imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_the_view_of_the_run_does_not_change_for_its_slices(
     assert 8 == len(SlicesRead(frames_of(str(path))).picture(0.0, None, 10).lanes)
 
 
+@pytest.mark.slow
 def test_a_copy_that_names_nobody_keeps_the_timeline_without_its_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

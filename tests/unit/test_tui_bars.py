@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ def test_the_heat_map_shows_the_newest_step_and_moves_seldom(
     assert later >= left
 
 
+@pytest.mark.slow
 @given(levels=st.binary(max_size=60), first=st.none() | st.integers(0, 50), width=st.integers(1, 60))
 def test_a_heat_row_has_its_width(levels: bytes, first: int | None, width: int) -> None:
     """Bytes outside the scale are unknown, and no row is too long."""

@@ -203,6 +203,7 @@ def test_two_looks_at_one_time_are_no_rate() -> None:
     assert 0.0 == found.other_cores
 
 
+@pytest.mark.slow
 def test_more_ranks_than_any_job_has_are_not_held() -> None:
     """Those that came first are; one of them is still measured."""
     meter = LoadMeter()
