@@ -129,14 +129,16 @@ def test_of_two_held_ranks_the_gain_is_of_both() -> None:
 
 
 def test_a_held_rank_that_nobody_is_seen_to_wait_for_is_a_remark() -> None:
-    """The others never sleep: they compute as long as it waits, or spin. Before, it was critical at no known gain."""
+    """The others never sleep: they compute as long as it waits, or spin. It was critical, then "keep"."""
     more = {rank: {"run_s": 0.97} for rank in QUIET if rank != 1}
     view = seen(UNSEEN, {**QUIET, 1: 0.7}, more, {})
     (finding,) = [one for one in view.findings if one.id == "held_rank"]
     assert "info" == finding.severity
     assert "so it may cost nothing" in finding.message
-    assert "held_rank" != view.verdict.finding
-    assert "tune" != view.verdict.decision
+    assert view.verdict.finding is None
+    assert view.verdict.decision is None
+    assert "rank 1 is ready to run but without a core" in view.verdict.sentence
+    assert "whether the others wait for that is not seen" in view.verdict.sentence
 
 
 # --- the walk

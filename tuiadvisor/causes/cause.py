@@ -96,6 +96,9 @@ class Cause:
     lost_share: str = ""  # in its findings' evidence: share of all that a step does which is lost to it
     limits_by_finding: bool = False  # what it takes is known from its findings, one by one
     blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
+    leaves_open: bool = (
+        False  # found without a sure gain it is a remark, beside which no run is told to stay as it is
+    )
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
     in_stage_waits: bool = False  # its loss is a part of what ranks of pipelines wait for each other
     names_ranks: bool = False  # a comparison says whose it is

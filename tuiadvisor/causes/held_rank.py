@@ -111,4 +111,5 @@ held yields_cores flag 1 if they lack a core at a lower priority than the others
     measure=measure,
     names_ranks=True,
     needs_device=False,
+    leaves_open=True,  # who spins while it waits is not seen to wait
 )

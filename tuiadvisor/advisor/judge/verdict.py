@@ -100,8 +100,7 @@ def verdict(
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds, awake_share)):
         return replace(_undecided(why), is_final=True)
     if not above:
-        kept = _keep(judged, diagnosis, job_seconds, 0 if on_devices is not None else num_not_compared)
-        return kept if on_devices is None else _of_stages(kept, judged, diagnosis, on_devices)
+        return _of_remarks(judged, diagnosis, job_seconds, num_not_compared, on_devices)
     chosen = above[0]
     beside = _beside(chosen, above)
     gain = _together(chosen, beside)
@@ -204,6 +203,21 @@ def _waits_s(diagnosis: Diagnosis) -> float:
     """Mean seconds a step from the last arrival seen to the release: a rank that was not seen lies in it."""
     waits_K = diagnosis.steady_barrier.transfer_K
     return float(waits_K.mean()) if waits_K.size else math.nan
+
+
+def _of_remarks(
+    judged: list[Judged],
+    diagnosis: Diagnosis,
+    job_seconds: Shares,
+    num_not_compared: int,
+    stages: Pipelines | None,
+) -> Verdict:
+    """Nothing stands above info: the run is kept, but beside what may cost something that nobody saw."""
+    found = next(filter(_leaves_open, judged), None)
+    if found is not None:
+        return _undecided(f"{found.headline}, and whether the others wait for that is not seen")
+    kept = _keep(judged, diagnosis, job_seconds, 0 if stages is not None else num_not_compared)
+    return kept if stages is None else _of_stages(kept, judged, diagnosis, stages)
 
 
 def _undecided(why: str) -> Verdict:
@@ -352,6 +366,11 @@ def _largest(judged: list[Judged], beside: Judged | None = None) -> str:
 def _unblamed(entry: Judged) -> bool:
     cause = cause_of(entry.rule.id)
     return cause is not None and cause.blames_nobody
+
+
+def _leaves_open(entry: Judged) -> bool:
+    cause = cause_of(entry.rule.id)
+    return cause is not None and cause.leaves_open
 
 
 def _remark(entry: Judged) -> bool:
