@@ -35,7 +35,7 @@ settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.en
 BOTH_CORES = ("test_probe_", "test_attach_cycles", "test_barrier_behind_step")
 # The other files' half on Python's hooks runs in `make test-all`, and where no native core can be had; in every run
 # tests/unit/test_native_core.py compares the two.
-BOTH_IN_EVERY_RUN = ("test_probe_pickled", "test_probe_threads")
+BOTH_IN_EVERY_RUN = ("test_probe_threads",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,4 +1,7 @@
-"""A hundred attaches and detaches on a live training leave no trace in it, and its weights are bit for bit the same."""
+"""Attached to and detached from again and again, a live training has no trace of it, and the same weights bit for bit.
+
+Four times in each run, for threads and descriptors; a hundred times with `make test-all`, for memory, too.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ from tuiadvisor_probes import ring
 torch = pytest.importorskip("torch")
 
 inject = partial(inject_within, timeout_s=INJECT_S)
-NUM_WARM_CYCLES = 12
 CYCLES_A_COLLECTION = 10
+# The first cycles fill the allocator's arenas, which the process keeps and uses again: memory rises by some MiB and
+# stands from there on. What would leak goes on rising with each cycle.
+NUM_WARM_CYCLES = {4: 1, 100: 12}
 
 
 def footprint(pid: int, mark: Path) -> tuple[int, int, int]:
@@ -67,17 +72,15 @@ def cycle(pid: int, path: Path, *, by_command: bool) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_cycles", [5, pytest.param(100, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("num_cycles", [4, pytest.param(100, marks=pytest.mark.extended)])
 def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
-    """Threads and descriptors as before, memory not growing with the cycles, weights equal to an undisturbed run."""
+    """Threads and descriptors as before, memory not growing with a hundred, weights equal to an undisturbed run."""
     disturbed, reference = tmp_path / "disturbed.pt", tmp_path / "reference.pt"
     stop = tmp_path / "stop"
     end = ["--stop-file", str(stop), "--result", str(disturbed)]
     with running(2, "--seed", "5", "--step-ms", "15", *end) as (training, ranks):
         pids = [rank.pid for rank in ranks]
-        # The first cycles fill the allocator's arenas, which the process keeps and uses again: memory rises by some MiB
-        # and stands from there on. What would leak goes on rising with each cycle.
-        for number in range(NUM_WARM_CYCLES):
+        for number in range(NUM_WARM_CYCLES[num_cycles]):
             for pid in pids:
                 cycle(pid, tmp_path / "ring", by_command=True)
                 if number % CYCLES_A_COLLECTION == 0:
@@ -96,8 +99,9 @@ def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
         ):
             assert threads == threads_after
             assert descriptors == descriptors_after
-            # One ring is 2.3 MiB and the probe's code 0.3: keeping either of a hundred cycles would show.
-            assert resident_after - resident < 8 << 20
+            # One ring is 2.3 MiB and the probe's code 0.3: keeping either of a hundred cycles would show. Where the
+            # arenas are not full yet, nothing can be said.
+            assert resident_after - resident < 8 << 20 or num_cycles < 100
         stop.touch()
         assert training.wait(PATIENCE_S) == 0, "the training itself must end well"
     left = torch.load(disturbed)
