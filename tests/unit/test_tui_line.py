@@ -19,6 +19,7 @@ from tuiadvisor.text.line import (
     crop,
     fit,
     fit_middle,
+    indent,
     length,
     line,
     pad,
@@ -118,6 +119,20 @@ def test_crop_marks_what_it_cut() -> None:
     """An ellipsis stands for the rest, also where a span ends exactly at the edge."""
     assert "abc…" == crop(line("abcd", ("efg", "dim")), 4).text
     assert "abcd" == crop(line("abcd"), 4).text
+
+
+def test_what_is_selected_of_two_blocks_is_its_own_half() -> None:
+    """The other half looked chosen as well: the answer "yes" and the cause beside it, a limit and a size."""
+    (left,) = beside([line("yes", target=("answer", "yes"))], 6, [line("a busy host")])
+    (right,) = beside([line("a busy host")], 12, [line("yes", target=("answer", "yes"))])
+    chosen = [
+        "".join(text for text, role in one.spans if role[0] == "@")
+        for one in (select(left, 20), select(right, 20))
+    ]
+    assert ["yes   ", "yes  "] == chosen
+    (both,) = beside([line("yes", target=("answer", "yes"))], 6, [line("no", target=("answer", "no"))])
+    shifted = select(indent(both, 2), 20)
+    assert "yes   " == "".join(text for text, role in shifted.spans if role[0] == "@")
 
 
 def test_pad_and_select_fill_the_row() -> None:

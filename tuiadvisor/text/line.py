@@ -30,6 +30,9 @@ class Line:
     spans: tuple[Span, ...] = ()
     target: Target | None = None
     spots: tuple[Spot, ...] = ()
+    reach: tuple[int, int] | None = (
+        None  # cells from, to (not included) that the target's ground covers; None: all
+    )
 
     @property
     def text(self) -> str:
@@ -52,6 +55,7 @@ class Cell:
 
 
 BLANK = Line()
+_TO_THE_END: Final = 1 << 16  # cells: further than any row
 
 # One ASCII character for each glyph the pages use, so that widths stay; anything else becomes "?".
 _ASCII = str.maketrans(
@@ -189,13 +193,20 @@ def spread(left: Line, right: Line, width: int) -> Line:
 def indent(source: Line, cells: int) -> Line:
     """Return the row moved right."""
     spots = tuple((start + cells, end + cells, does) for start, end, does in source.spots)
-    return replace(source, spans=((" " * cells, "text"), *source.spans), spots=spots)
+    reach = None if source.reach is None else (source.reach[0] + cells, source.reach[1] + cells)
+    return replace(source, spans=((" " * cells, "text"), *source.spans), spots=spots, reach=reach)
 
 
 def select(source: Line, width: int) -> Line:
-    """Return the row over its whole width on the ground of a selection ("@" before each role)."""
+    """Return the row, as far as its target reaches, on the ground of a selection ("@" before each role)."""
     padded = pad(source, width)
-    return replace(padded, spans=tuple((text, f"@{role}") for text, role in padded.spans))
+    start, end = source.reach or (0, width)
+    spans: list[Span] = []
+    here = 0
+    for text, role in padded.spans:
+        spans.append((text, f"@{role}" if start <= here < end else role))
+        here += cell_len(text)
+    return replace(padded, spans=tuple(spans))
 
 
 def rule(title: str, width: int, right: str = "", *shorter: str) -> Line:
@@ -246,8 +257,17 @@ def _head(word: str, width: int) -> str:
     return next((part for part in parts if 2 * cell_len(part) >= width), most)
 
 
+def _reach(first: Line, left_width: int, second: Line, gap: int) -> tuple[int, int] | None:
+    if first.target is not None:
+        return first.reach or (0, left_width)
+    if second.target is None:
+        return None
+    start, end = second.reach or (0, _TO_THE_END)
+    return left_width + gap + start, left_width + gap + end
+
+
 def beside(left: Sequence[Line], left_width: int, right: Sequence[Line], gap: int = 3) -> list[Line]:
-    """Return two blocks side by side; a row keeps the target of the block that has one."""
+    """Return two blocks side by side; a row keeps the target of the block that has one, which reaches no further."""
     rows = max(len(left), len(right))
     joined: list[Line] = []
     for index in range(rows):
@@ -255,5 +275,7 @@ def beside(left: Sequence[Line], left_width: int, right: Sequence[Line], gap: in
         second = right[index] if index < len(right) else BLANK
         first_padded = pad(first, left_width)
         spans = (*first_padded.spans, (" " * gap, "text"), *second.spans)
-        joined.append(Line(spans, first.target or second.target))
+        joined.append(
+            Line(spans, first.target or second.target, reach=_reach(first, left_width, second, gap))
+        )
     return joined
