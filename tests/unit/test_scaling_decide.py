@@ -338,3 +338,14 @@ def test_growing_is_not_stopped_before_a_size_that_was_measured_to_be_faster(tmp
     assert report.decision.decision == "keep"
     assert "nothing is decided" in report.decision.because
     assert report.decision.because.count("8 devices, measured 2 s") == 1
+
+
+def test_a_prediction_that_may_be_cheaper_is_named_beside_the_cheapest() -> None:
+    """Its row had 433 thousand beside "the cheapest" of 455: at worst it would have cost 482."""
+    cheaper = replace(sure(4, 195), cautious_cost=860.0, cautious_time=215.0, is_predicted=True)
+    decision = decide([*SIZES, cheaper], Aim(objective="cost"), HOURS, "")
+    assert decision.devices == 8
+    assert (
+        "4 devices may cost less (780 as predicted), but at worst more (860): measure it" in decision.because
+    )
+    assert "may cost less" not in decide([*SIZES, sure(4, 195)], Aim(objective="cost"), HOURS, "").because

@@ -174,6 +174,14 @@ def test_a_chart_marks_what_was_asked_for() -> None:
     assert not any(plot.UPRIGHT in row for row in picture(upright=640.0))
 
 
+@pytest.mark.parametrize("height", [5, 6, 13, 14])
+def test_a_limit_stands_beside_its_own_label(height: int) -> None:
+    """Of 14 rows the line of 0.8 stood a row above the 0.8 of the axis."""
+    drawn = Plot([1.0, 64.0], [1.1, 1.5], [1.0, 1.4], [1.2, 1.5], level=0.8)
+    rows = ["".join(text for text, _ in row.spans) for row in plot.plot(drawn, 60, height)]
+    assert [each for each in rows if plot.LEVEL in each] == [each for each in rows if each.startswith("0.8┤")]
+
+
 def test_marks_of_one_place_keep_apart() -> None:
     """A word that has no room is left out, then its arrow."""
     row = picture(marks=[(64.0, "the end"), (64.0, "another one"), (1.0, "first")])[-1]

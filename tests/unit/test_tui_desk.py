@@ -9,6 +9,7 @@ from snapshot import desks, views
 from unit.test_tui_navigator import Keyboard
 from unit.test_tui_pages import SIZES, screen
 
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.text.wording import reasons
 from tuiadvisor.tui.contract.desk import (
     Advise,
@@ -330,6 +331,17 @@ def test_each_key_of_scaling_changes_what_is_stated() -> None:
     assert "More" in keyboard.press("up").splitlines()[-1]
     keyboard.press("5", "6", "escape")
     assert "overview" == keyboard.page
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_the_decision_about_the_size_is_whole_and_said_once(size: tuple[int, int]) -> None:
+    """At 80 columns it ended in "..." below a badge with nothing beside it; at 160 it stood there twice."""
+    held = desks.sized(Aim(), (64,), ((8, 100.0), (16, 52.0), (32, 28.0)))
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(scaling=held))
+    keyboard.press("6")
+    shown = " ".join(" ".join(row.text for row in keyboard.place.rows(*size)).split())
+    assert held.because.endswith("of the preferences)")
+    assert 1 == shown.count(held.because)
 
 
 def test_scaling_without_curves_says_why_and_what_next() -> None:

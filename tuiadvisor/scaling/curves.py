@@ -103,11 +103,11 @@ def _basis(report: Report) -> str:
         series = report.main.series
         return heading(report) if report.batch_laws else f"{series.what()}, one size"
     loo = (
-        f", each size from the others within {100 * choice.loo_error:.1f} %"
+        f"; each size predicted from the others to within {100 * choice.loo_error:.1f} %"
         if choice.loo_error is not None
         else ""
     )
-    return f"{heading(report)}; {len(choice.fits)} laws averaged{loo}"
+    return f"{heading(report)}; {len(choice.fits)} scaling laws averaged{loo}"
 
 
 def _yours(series: Series, aim: Aim) -> int:

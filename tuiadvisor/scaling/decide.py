@@ -342,6 +342,17 @@ def _cheapest_words(best: Candidate, allowed: Sequence[Candidate]) -> str:
     )
 
 
+def _perhaps_cheaper(best: Candidate, allowed: Sequence[Candidate]) -> str:
+    """A prediction whose cost is less as expected and not at the slow end: beside it "the cheapest" reads as wrong."""
+    least = min(allowed, key=lambda one: (one.cost, one.devices))
+    if not least.is_predicted or SAME * least.cost >= best.cost or least.cautious_cost <= best.cautious_cost:
+        return ""
+    return (
+        f"; {sized(least.devices)} may cost less ({least.cost:.4g} as predicted), "
+        f"but at worst more ({least.cautious_cost:.4g}): measure it"
+    )
+
+
 def _floor_words(aim: Aim) -> str:
     """Nobody states it with the objective: where it comes from is said with it."""
     return f"the efficiency floor of {aim.efficiency_floor:g} (efficiency_floor of the preferences)"
@@ -371,7 +382,9 @@ def _reason(
         return f"{at}: the most devices that keep efficiency {aim.efficiency_floor:g}{limits}{judged}"
     if effective_objective(aim) == "cost":
         free = "" if limits else "; no deadline was given, so time does not count"
-        return f"{at}: {_cheapest_words(best, allowed)}{limits}{judged}{free}"
+        return (
+            f"{at}: {_cheapest_words(best, allowed)}{limits}{judged}{free}{_perhaps_cheaper(best, allowed)}"
+        )
     if aim.budget is None and any(one.devices > best.devices for one in candidates):
         floor = f"larger ones gain nothing or fall below {_floor_words(aim)}"
         return f"{at}: the fastest{limits}{judged}, {floor}"

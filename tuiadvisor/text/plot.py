@@ -46,9 +46,11 @@ def plot(drawn: Plot, width: int, height: int) -> list[Line]:
     """`height` rows of the chart, one of the axis, one of marks if there are any."""
     xs = [*drawn.x, *(x for x, _, _ in drawn.points)]
     top = top_of(drawn)
-    labels = [short(top), short(top / 2), "0"]
-    margin = max(map(len, labels)) + 1
+    labels = {value: short(value) for value in (top, top / 2, 0.0)}
+    margin = max(map(len, labels.values())) + 1
     field = _Field(width - margin, height, min(xs), max(xs), top)
+    # Where the same value is drawn: a limit of 0.8 stood a row above the 0.8 of the axis.
+    named = {field.row(value): label for value, label in labels.items()}
     field.band(drawn)
     if drawn.level is not None and drawn.level <= top:
         field.level(drawn.level)
@@ -59,7 +61,7 @@ def plot(drawn: Plot, width: int, height: int) -> list[Line]:
         field.point(x, y, kind)
     rows = []
     for place, spans in enumerate(field.rows()):
-        label = {0: labels[0], height // 2: labels[1], height - 1: labels[2]}.get(place, "")
+        label = named.get(place, "")
         rows.append(Line(((fit(label, margin - 1, "right"), "dim"), ("┤" if label else "│", "rule"), *spans)))
     rows.append(Line(((" " * (margin - 1), "dim"), ("└", "rule"), *_axis(field, xs, drawn))))
     if drawn.marks:

@@ -8,7 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, length, line, row, rule, wrap
+from tuiadvisor.text.line import (
+    BLANK,
+    Cell,
+    Line,
+    beside,
+    clean,
+    crop,
+    fit,
+    indent,
+    length,
+    line,
+    row,
+    rule,
+    wrap,
+)
 from tuiadvisor.text.plot import Plot, plot
 from tuiadvisor.text.wording import MEETS, MEETS_LEGEND, because_of_size, size_figures
 from tuiadvisor.tui.contract.desk import NudgeSize, Scale, StateSize
@@ -156,14 +170,14 @@ class ScalingPage(Page):
             rows += self._below(held, room) if wide else self._entries(held, room)
         if not (wide and held.curves):
             rows += [BLANK, *_sizes(held, room)] if held.rows else []
-            rows += _remarks(held, room)
+            rows += _remarks(held, room, room)
         return rows
 
     def _below(self, held: Picture, room: int) -> list[Line]:
         left = max(room * 2 // 5, 60)
         right = room - left - GAP
         return beside(
-            [*self._entries(held, left), BLANK, *_remarks(held, left)], left, _sizes(held, right), GAP
+            [*self._entries(held, left), BLANK, *_remarks(held, left, room)], left, _sizes(held, right), GAP
         )
 
     def _entries(self, held: Picture, width: int) -> list[Line]:
@@ -188,11 +202,12 @@ def _decision(held: Picture, width: int) -> list[Line]:
     if len(texts) <= DECISION_ROWS:
         rows = [line((badge, f"badge:{held.decision}"), " ", (texts[0] if texts else "", "strong"))]
         return [*rows, *(indent(line((text, "strong")), len(badge) + 1) for text in texts[1:])]
-    # A long badge leaves little room beside it.
-    texts = wrap(because, width)
-    if len(texts) > DECISION_ROWS:
-        texts = [*texts[: DECISION_ROWS - 1], fit(f"{texts[DECISION_ROWS - 1]} …", width).rstrip()]
-    return [line((badge, f"badge:{held.decision}")), *(line((text, "strong")) for text in texts)]
+    # A long badge leaves little room beside it: the sentence goes on below, over the whole width.
+    below = wrap(" ".join(clean(because).split())[len(texts[0]) :], width)
+    if len(below) > DECISION_ROWS:
+        below = [*below[: DECISION_ROWS - 1], fit(f"{below[DECISION_ROWS - 1]} …", width).rstrip()]
+    first = line((badge, f"badge:{held.decision}"), " ", (texts[0], "strong"))
+    return [first, *(line((text, "strong")) for text in below)]
 
 
 def _badge(held: Picture) -> tuple[str, str]:
@@ -299,11 +314,13 @@ def _size(held: Picture, one: SizeRow, widths: tuple[int, int], limits: tuple[in
     return Line((mark, *row(cells).spans))
 
 
-def _remarks(held: Picture, width: int) -> list[Line]:
-    """What follows for the limits, what is missing, and what has to be known about the figures."""
+def _remarks(held: Picture, width: int, room: int) -> list[Line]:
+    """What follows for the limits, what is missing, and what has to be known about the figures.
+
+    room: cells that the decision above has; what was cut there is said whole here.
+    """
     rows: list[Line] = []
-    _, because = _badge(held)
-    whole = held.because if held.decision and len(wrap(because, width)) > DECISION_ROWS else ""
+    whole = held.because if _decision(held, room)[-1].text.endswith("…") else ""
     found = [text for text in (whole, held.deadline_note, *held.answers) if text]
     if found:
         rows += [
