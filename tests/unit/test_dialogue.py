@@ -26,7 +26,7 @@ from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.markdown import gain_words, markdown
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.recorded import Recorded
-from tuiadvisor.session.suspects import SEEN, weights
+from tuiadvisor.session.suspects import ELSE, SEEN, weights
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
 from tuiadvisor.tui.pages.guidance import answer_text, changes
@@ -754,6 +754,23 @@ def test_what_a_trace_says_of_its_devices_ranks_the_causes() -> None:
     assert next(iter(weights(replace(run, device_parts=loads), {"host_cpus_full": "no"}))) != next(iter(told))
     answered = weights(run, {"memory_bound_kernels": "tiny"})
     assert next(iter(answered)) == "very many tiny kernels"
+
+
+def test_where_every_cause_was_denied_something_else_is_one() -> None:
+    """The list stood as before the answers: 50, 25 and 25, the host busy with other work first after a no to it."""
+    run = facts("late", LATE.view)
+    answers: dict[str, str | float] = {"host_shared": "no", "shards_equal": "yes", "lengths_vary": "no"}
+    assert ELSE not in weights(run, {})
+    denied = {**answers, "storage_at_ceiling": "no", "host_cpus_full": "no"}
+    assert ELSE not in weights(run, denied)  # speaks for too few workers
+    only_late = replace(
+        run, findings=tuple(replace(one, phase="backward") for one in run.findings if one.id == "straggler")
+    )
+    told = weights(only_late, answers)
+    assert ELSE == next(iter(told))
+    assert sum(told.values()) == pytest.approx(1.0)
+    assert told[ELSE] == pytest.approx(0.5)
+    assert ELSE not in weights(only_late, {**answers, "shards_equal": "no"})
 
 
 def test_why_a_device_idles_is_told_by_its_trace() -> None:

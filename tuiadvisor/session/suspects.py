@@ -2,6 +2,7 @@
 
 In: findings, answers.  Out: weights that sum to 1, heaviest first. The weight is no probability that was observed: it
 is the loss of the findings that a cause would explain, doubled by each answer for it and halved by each against it.
+What is taken from causes so and given to none of the others is something else's, which no finding names.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.stack_card import StackCard
 
 FACTOR: Final = 2.0  # of one answer: odds as even as an opinion deserves; no measurement is outweighed by one
+ELSE: Final = "something else"
 LEAST_LOSS_S: Final = 1e-6  # of a finding whose loss is not known, so that its causes are listed, last
 
 DATA: Final = frozenset(
@@ -164,9 +166,14 @@ TABLE: Final = (
 def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
     """Words of each cause with its share of all weight, heaviest first."""
     found: dict[str, float] = {}
+    taken, best = 0.0, 0
     for words, loss_s, speaks in _causes(run, answers):
         score = sum(_sign(mark, answers) for mark in speaks)
         found[words] = found.get(words, 0.0) + loss_s * FACTOR**score
+        taken, best = taken + loss_s * (1 - FACTOR ** min(score, 0)), max(best, score)
+    # Where every cause was spoken against they would all stand as before: not one of the answers would show.
+    if taken and not best:
+        found[ELSE] = taken
     total = sum(found.values())
     order = sorted(found.items(), key=lambda pair: -pair[1])
     return {words: weight / total for words, weight in order}
