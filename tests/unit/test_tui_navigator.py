@@ -26,10 +26,11 @@ from tuiadvisor.tui.contract.feed import (
 from tuiadvisor.tui.control.in_time import next_speed
 from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.tui.control.registry import command_table
+from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.tui.pages.rank import RankPage
 from tuiadvisor.tui.pages.ranks import Ranks
-from tuiadvisor.views.run_view import Losses
+from tuiadvisor.views.run_view import Imported, Losses
 
 
 class FakeShell:
@@ -571,9 +572,32 @@ def test_what_was_lost_takes_one_row_of_a_low_screen(key: str) -> None:
     view = replace(views.straggler(), losses=Losses(notes=notes))
     text = Keyboard(views.live(view)).press(key)
     (said,) = [row for row in text.splitlines() if "node0" in row and "agent" in row]
-    assert "▲ lost   agent on node00: agent returned, heard again after 4.3 s; 8 more: L" in said
+    assert "▲ note   agent on node00: agent returned, heard again after 4.3 s; 8 more: L" in said
     short = replace(view, losses=Losses(notes=("agent on node01 silent", "rank 3: killed")))
-    assert "▲ lost   agent on node01 silent; rank 3: killed" in Keyboard(views.live(short)).press(key)
+    assert "▲ note   agent on node01 silent; rank 3: killed" in Keyboard(views.live(short)).press(key)
+
+
+def test_only_what_was_lost_is_called_lost() -> None:
+    """Above "not live: imported from ..." and notes on the figures stood "lost"."""
+    notes = ("not live: imported from a table of steps", "forward and backward are one span in the log")
+    view = replace(
+        views.straggler(),
+        imported=Imported("steps", "run.csv", "a table of steps", "", None),
+        losses=Losses(frames_lost=3, notes=notes),
+    )
+    shown = ["".join(text for text, _ in row.spans).rstrip() for row in sections.losses(view, 100, 4)]
+    assert shown == [
+        "▲ lost   3 frames lost",
+        "▲ note   forward and backward are one span in the log",
+        "imported from a table of steps",
+    ]
+    assert "lost" == sections.loss_title(view)
+    assert "notes" == sections.loss_title(replace(view, losses=Losses(notes=notes)))
+    assert "source" == sections.loss_title(replace(view, losses=Losses(notes=notes[:1])))
+    (row,) = sections.losses(replace(view, losses=Losses(notes=notes)), 100, 1)
+    assert row.text.startswith(
+        "▲ note   forward and backward are one span in the log; imported from a table of steps"
+    )
 
 
 def test_the_job_is_said_whole_or_not_at_all_beside_the_tabs(live: Keyboard) -> None:

@@ -13,9 +13,9 @@ from tuiadvisor.text.wording import (
     MEETS,
     PIPELINE_PARTS,
     collective_figures,
+    counted_losses,
     device_words,
     ideal_source,
-    loss_notes,
     size_figures,
 )
 from tuiadvisor.views.goodput import kind_words
@@ -226,9 +226,10 @@ def environment_facts(view: RunView) -> list[tuple[str, str]]:
     return rows + sorted(info.software.items())
 
 
-def losses_text(lost: Losses) -> str:
-    """What was not seen, "" where everything was."""
-    return "; ".join(loss_notes(lost))
+def losses_rows(lost: Losses) -> list[tuple[str, str]]:
+    """(name, text) of what was lost and of what has to be known of the figures; nothing without either."""
+    rows = [("Lost", "; ".join(counted_losses(lost))), ("Notes", "; ".join(lost.notes))]
+    return [row for row in rows if row[1]]
 
 
 def change_rows(comparison: Comparison) -> list[tuple[str, str, str, str]]:

@@ -17,7 +17,7 @@ from tuiadvisor.report.facts import (
     environment_facts,
     goodput_notes,
     goodput_rows,
-    losses_text,
+    losses_rows,
     nothing_found,
     overlap_facts,
     pipeline_facts,
@@ -90,7 +90,7 @@ def _run(run: Dossier) -> list[str]:
     for name, text in (
         ("Because", reasons(verdict)),
         ("Verify", verdict.verify),
-        ("Not seen", losses_text(view.losses)),
+        *losses_rows(view.losses),
     ):
         lines += [f"- {name}: {plain(text)}"] if text else []
     lines += ["", *pairs(step_facts(view)), f"Step time: `{_spark(view)}`", ""]

@@ -16,7 +16,7 @@ from tuiadvisor.report.facts import (
     change_rows,
     decision_word,
     environment_facts,
-    losses_text,
+    losses_rows,
     nothing_found,
     rank_rows,
     sentence,
@@ -207,8 +207,7 @@ def _verdict(view: RunView) -> str:
 
 
 def _losses(view: RunView) -> str:
-    text = losses_text(view.losses)
-    return f'<p class="note">▲ Not seen: {_e(text)}</p>' if text else ""
+    return "".join(f'<p class="note">▲ {name}: {_e(text)}</p>' for name, text in losses_rows(view.losses))
 
 
 def _accounting(view: RunView) -> str:

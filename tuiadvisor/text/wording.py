@@ -169,6 +169,11 @@ def missing_ranks(lost: Losses) -> str:
 
 def loss_notes(lost: Losses) -> tuple[str, ...]:
     """Return each kind of what was not seen in words; a count that grows is a new text."""
+    return (*counted_losses(lost), *lost.notes)
+
+
+def counted_losses(lost: Losses) -> tuple[str, ...]:
+    """What was surely lost, in words; the notes beside it tell of other things as well."""
     counted = (
         (lost.events_dropped, "event", "dropped"),
         (lost.frames_lost, "frame", "lost"),
@@ -177,7 +182,7 @@ def loss_notes(lost: Losses) -> tuple[str, ...]:
     )
     parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
     parts += [f"{missing_ranks(lost)} missing"] if lost.ranks_missing else []
-    return (*parts, *lost.notes)
+    return tuple(parts)
 
 
 def past_facts(past: PastFinding) -> str:

@@ -79,7 +79,7 @@ class Journal:
         lost = loss_notes(view.losses)
         for text in lost:
             if text not in self._losses:
-                self.add(when, f"lost: {text}", "warn")
+                self.add(when, text, "warn")
         self._losses = lost
         findings = frozenset(found.title for found in view.findings if found.severity != "info")
         for title in sorted(findings - self._findings):

@@ -240,7 +240,7 @@ def _right(view: RunView, width: int, body: int, chosen: str) -> list[Line]:
         *shown,
         *([rule("hosts", width), *hosts, BLANK] if hosts else []),
         *([rule("not observed", width), *unknown, BLANK] if unknown else []),
-        *([rule("source" if sections.is_only_imported(view) else "lost", width), *lost] if lost else []),
+        *([rule(sections.loss_title(view), width), *lost] if lost else []),
     ]
 
 

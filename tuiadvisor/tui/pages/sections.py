@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.goodput import name_of
 from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap, wrap_within
-from tuiadvisor.text.wording import loss_notes
+from tuiadvisor.text.wording import counted_losses
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.lost_by import LENSES, NOWHERE, lens_share
 
@@ -388,30 +388,40 @@ def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
     return _cut(rows, max_rows, width)
 
 
-def is_only_imported(view: RunView) -> bool:
-    """Return whether nothing was lost: the one note says by whose clocks the times of an imported trace are."""
-    notes = loss_notes(view.losses)
-    return view.imported is not None and len(notes) == 1 and notes[0].endswith(view.imported.words)
+def loss_title(view: RunView) -> str:
+    """Return what the rows of `losses` are: something lost, notes, or where an imported trace is from."""
+    kinds = [head for head, _, _ in _loss_kinds(view)]
+    return {"▲ lost": "lost", "▲ note": "notes", "imported": "source"}[kinds[0]] if kinds else ""
 
 
 def losses(view: RunView, width: int, max_rows: int) -> list[Line]:
-    """Return what was not seen, or nothing where everything was."""
-    notes = loss_notes(view.losses)
-    if not notes:
-        return []
-    if view.imported is not None and len(notes) == 1 and notes[0].endswith(view.imported.words):
-        # Nothing of it is lost: whose clocks the times are by is what one has to know.
-        return (
-            [line(("imported ", "dim"), (f"from {view.imported.words}", "dim"))]
-            if view.imported.words
-            else []
-        )
-    if max_rows == 1:
-        return [line(("▲ lost   ", "warn"), (_counted(notes, width - 9), "warn"))]
-    rows = wrap("; ".join(notes), width - 9)
-    lines = [line(("▲ lost   ", "warn"), (rows[0], "warn"))]
-    lines += [indent(line((text, "warn")), 9) for text in rows[1:]]
+    """Return what was lost and what has to be known of the figures, each under its name; nothing without either."""
+    kinds = _loss_kinds(view)
+    if len(kinds) > max_rows:
+        rest = [
+            text if head[0] == "▲" else f"{head} {text}" for head, _, texts in kinds[1:] for text in texts
+        ]
+        kinds = [(*kinds[0][:2], [*kinds[0][2], *rest])]
+    lines: list[Line] = []
+    for head, role, texts in kinds:
+        rows = [_counted(texts, width - 9)] if max_rows == 1 else wrap("; ".join(texts), width - 9)
+        lines.append(line((fit(head, 9), role), (rows[0], role)))
+        lines += [indent(line((text, role)), 9) for text in rows[1:]]
     return _cut(lines, max_rows, width)
+
+
+def _loss_kinds(view: RunView) -> list[tuple[str, str, list[str]]]:
+    """(head, role, texts): that a trace was imported is no loss, and of what a note tells its own words say."""
+    words = "" if view.imported is None else view.imported.words
+    notes = [note for note in view.losses.notes if not (words and note.endswith(words))]
+    if view.imported is not None and not words:
+        notes = [note for note in notes if not note.startswith("not live")]
+    kinds = [
+        ("▲ lost", "warn", list(counted_losses(view.losses))),
+        ("▲ note", "warn", notes),
+        ("imported", "dim", [f"from {words}"] if words else []),
+    ]
+    return [kind for kind in kinds if kind[2]]
 
 
 def _counted(notes: Sequence[str], room: int) -> str:
