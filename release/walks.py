@@ -3,7 +3,8 @@
     python release/walks.py OUT [--story slow] [--size 80x24] [--animate docs/demo.svg]
 
 Each stop waits for words on the screen, presses key `I`, which saves the screen as SVG, and prints the file. Needs
-tmux and torch; starts trainings of its own and ends them. A stop whose words do not come fails the walk.
+tmux and torch; starts trainings of its own and ends them, also when it is itself ended. A stop whose words do not
+come fails the walk.
 """
 
 from __future__ import annotations
@@ -308,8 +309,16 @@ def animated(pictures: list[Path]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1]}">{"".join(frames)}</svg>\n'
 
 
+def _end(number: int, _: object) -> None:
+    """Leave as by an error: what was started is ended on the way out, and no second signal keeps it from that."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Walk what was asked for."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

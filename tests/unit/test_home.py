@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import PATIENCE_S
@@ -91,8 +94,8 @@ def test_of_a_long_name_the_question_keeps_what_has_to_be_typed() -> None:
     assert "seed 20271" in asked
 
 
-def test_the_recorded_walk_waits_for_the_words_of_this_question() -> None:
-    """It waited for words that home no longer said, and ended there: all four stories were unproved."""
+def recorded_walks() -> Any:
+    """The module, which is no part of a package."""
     path = Path(__file__).parents[2] / "release" / "walks.py"
     spec = importlib.util.spec_from_file_location("walks", path)
     assert spec is not None
@@ -103,6 +106,39 @@ def test_the_recorded_walk_waits_for_the_words_of_this_question() -> None:
         spec.loader.exec_module(walks)
     finally:
         del sys.modules[spec.name]
+    return walks
+
+
+def test_a_walk_that_is_ended_ends_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended by SIGTERM it left its training, its tmux and the screens behind; a second one changes nothing."""
+    walks, ended = recorded_walks(), []
+
+    def walk(*_: object) -> list[Path]:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            ended.append("training")
+        return []
+
+    monkeypatch.setattr(walks, "walk", walk)
+    monkeypatch.setattr(sys, "argv", ["walks.py", str(tmp_path)])
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, lambda *_: ended.append("nobody listened"))
+    try:
+        with pytest.raises(SystemExit) as left:
+            walks.main()
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+    assert ["training"] == ended
+    assert 143 == left.value.code
+
+
+def test_the_recorded_walk_waits_for_the_words_of_this_question() -> None:
+    """It waited for words that home no longer said, and ended there: all four stories were unproved."""
+    walks = recorded_walks()
     (stop,) = (each for each in walks.STORIES["slow"].stops if each.name == "asks")
     board = keyboard()
     assert not re.search(stop.shows, board.press("down"))
