@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 from snapshot import views
+from textual._xterm_parser import XTermParser
+from textual.events import Key
 
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
@@ -180,6 +182,22 @@ def test_the_cursor_moves_over_ranks_and_findings(live: Keyboard) -> None:
     live.press("escape", "g", "enter")
     assert "rank" == live.page
     assert 2 == live.place.at(RankPage).rank
+
+
+def test_escape_and_a_digit_at_once_are_two_keys(live: Keyboard) -> None:
+    """On a slow line both come in one read: "? does nothing here" stood there, and nothing was done."""
+    parser = XTermParser()
+    for typed, page in (("\x1b2", "ranks"), ("\x1b1", "overview"), ("\x1b4", "overlap")):
+        (event,) = [each for each in parser.feed(typed) if isinstance(each, Key)]
+        live.place.key(event.key, event.character)
+        assert page == live.page
+        assert "does nothing here" not in live.draw()
+    assert "filter" in live.press("2", "/", "g")
+    live.place.key("alt+1", "1")
+    assert "overview" == live.page
+    live.press("2", "/")
+    live.place.key("pound", "£")
+    assert "£" in live.draw()
 
 
 def test_n_walks_the_findings(live: Keyboard) -> None:

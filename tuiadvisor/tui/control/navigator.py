@@ -36,6 +36,8 @@ MESSAGE_S = 4.0
 LEAST_DRAG = 2  # columns; less is a click by an unsteady hand
 Cell = tuple[int, int]  # row and column of the screen
 # Keys that close the intro card and do nothing else.
+# Escape and a character that arrive at once are one sign to Textual, which a Mac's option key would type.
+_BEHIND_ESCAPE = dict(zip("¡™£¢∞§¶•ªº\u2013≠", "1234567890-=", strict=True))
 _ONLY_CLOSE = frozenset({"escape", "enter", "space"})
 
 
@@ -201,6 +203,10 @@ class Navigator:
 
     def key(self, key: str, character: str | None) -> None:
         """Take a key: quit first, then an open prompt, the intro card, the commands."""
+        if (behind := self._behind_escape(key, character)) is not None:
+            self.key("escape", None)
+            self.key(behind, behind)
+            return
         printable = character is not None and character.isprintable() and key != "space"
         pressed = character if character is not None and printable else key
         if pressed in {"ctrl+c", "ctrl+q"}:
@@ -217,6 +223,12 @@ class Navigator:
             self.perform(self.table.by_key[pressed].name)
         elif printable:
             self.say(f"{pressed} does nothing here: ? shows the keys")
+
+    def _behind_escape(self, key: str, character: str | None) -> str | None:
+        """The character of two keys that came as one; what a keyboard has of its own may be typed in a prompt."""
+        if key.startswith("alt+") and character is not None and len(character) == 1:
+            return character
+        return _BEHIND_ESCAPE.get(character or "") if self.asking.prompt is None else None
 
     def quit(self) -> None:
         """Leave what was opened from home for home, else leave the screens."""
