@@ -223,6 +223,25 @@ def test_a_stall_begins_once_and_is_over_when_steps_come_again() -> None:
     assert any(event.kind == "resolved" and "41 s" in event.words for event in log.events)
 
 
+def test_a_stall_has_one_step_in_header_and_events() -> None:
+    """It was of step 573 among the events and of 576, in which the ranks stood, in the header."""
+    log, stalled = EventLog(), views.stalled(40.0)
+    assert stalled.stall is not None
+    times = StepTimes((341,), (1_700_000_000.0,))
+    within = replace(stalled, stall=replace(stalled.stall, step=344), step_times=times)
+    log.take(at(stalled, 130.0, 341, findings=()))  # not known yet
+    log.take(at(within, 140.0, 341, findings=()))
+    assert [("stalled", 344)] == [(event.kind, event.step) for event in log.events]
+    for size in ((80, 24), (160, 45)):
+        (row,) = [
+            row.text for row in Keyboard(views.live(within)).place.rows(*size) if "STALLED" in row.text
+        ][:1]
+        assert "344" in row
+    log.take(at(replace(views.healthy(), step_times=times), 150.0, 345))
+    told = [(event.kind, event.step, event.wall_s) for event in log.events]
+    assert told == [("stalled", 344, 1_700_000_000.0), ("resolved", 344, 1_700_000_040.0)]
+
+
 def test_a_stall_is_one_event_and_its_end_has_its_own_time() -> None:
     """The finding of the hang is no second event; whoever goes on did not do so when the step before ended."""
     log = EventLog()

@@ -95,7 +95,7 @@ class EventLog:
         self._standing: dict[FindingKey, _Standing] = {}
         self._past: dict[FindingKey, PastFinding] = {}
         self._stalled_at: tuple[int | None, float] | None = (
-            None  # step, and for how long it lasted as seen last
+            None  # last step before it, and for how long it lasted as seen last
         )
         self._told: tuple[Event, ...] | None = ()
         self._has_jumped = False  # and no picture came since
@@ -274,24 +274,24 @@ class EventLog:
     def _stall(self, view: RunView) -> None:
         now = view.stall or view.no_step
         if now is not None and not (isinstance(now, NoStep) and now.is_at_work):
-            step = view.last_step
-            if self._stalled_at is None:
-                self._stalled_at = (step, 0.0)
-            step = self._stalled_at[0]
-            self._stalled_at = (step, now.for_s or 0.0)
+            last = view.last_step if self._stalled_at is None else self._stalled_at[0]
+            self._stalled_at = (last, now.for_s or 0.0)
             kind, missing = (STALLED, now.missing) if isinstance(now, Stall) else (NO_STEP, ())
-            self._note((STALLED, step), _timed(Event(kind, step, missing, now.words), view))
+            # As header and banner: the step that the ranks are in, which may not have been told yet.
+            step = now.step if isinstance(now, Stall) and now.step is not None else last
+            self._note((STALLED, last), _timed(Event(kind, step, missing, now.words), view, last))
         elif self._stalled_at is not None:
-            step, for_s = self._stalled_at
+            last, for_s = self._stalled_at
             self._stalled_at = None
             words = f"moves again after {text_of.timer(for_s)} or a little more"
-            resolved = _timed(Event(RESOLVED, step, (), words), view)
+            stalled = self._events.get((STALLED, last))
+            step = last if stalled is None else stalled.step
+            resolved = _timed(Event(RESOLVED, step, (), words), view, last)
             if resolved.wall_s is not None:  # of the step before it
                 resolved = replace(resolved, wall_s=resolved.wall_s + for_s)
-            self._note((RESOLVED, STALLED, step), resolved)
-            stalled = self._events.get((STALLED, step))
+            self._note((RESOLVED, STALLED, last), resolved)
             if stalled is not None:  # its step may not have been held when it began
-                self._note((STALLED, step), _timed(stalled, view))
+                self._note((STALLED, last), _timed(stalled, view, last))
 
     def _forget_former_dates(self, changes: tuple[LevelChange, ...]) -> None:
         """Drop changes that the view has at another step now: their step is known better as more steps come."""
@@ -402,8 +402,11 @@ def _goes_on(past: Finding, view: RunView) -> bool:
     )
 
 
-def _timed(event: Event, view: RunView) -> Event:
-    return replace(event, wall_s=view.step_times.at(event.step)) if view.step_times is not None else event
+def _timed(event: Event, view: RunView, ended: int | None = None) -> Event:
+    """ended: the step whose end is its time, where that is not its own: the one before a stall."""
+    if view.step_times is None:
+        return event
+    return replace(event, wall_s=view.step_times.at(event.step if ended is None else ended))
 
 
 def _place(event: Event) -> tuple[int, float, str, str]:
