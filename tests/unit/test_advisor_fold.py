@@ -88,6 +88,23 @@ def test_process_without_a_number_says_why_it_is_not_watched() -> None:
     assert why_unwatched(live) is None
 
 
+def test_the_verdict_names_the_rank_that_cannot_be_entered() -> None:
+    """Of a rank that was stopped before the attach its row alone told; the verdict spoke of the one that waits."""
+    held = {
+        "rank": 0,
+        "state": "waiting_to_attach",
+        "detail": "it is stopped (state T); let it continue first: kill -CONT 4091",
+    }
+    waits = {"rank": 1, "state": "live", "no_step": "none of its threads is doing anything"}
+    view = folded([status(1, [held, waits])]).view()
+    told = "Rank 0: it is stopped (state T); let it continue first: kill -CONT 4091"
+    assert view.verdict.sentence.endswith(told)  # no full stop: the command is pasted
+    both = folded([status(1, [held, {**held, "rank": 1}])]).view()
+    assert "Rank 0 (and 1 more): it is stopped" in both.verdict.sentence
+    entering = {"rank": 0, "state": "waiting_to_attach", "detail": WAITING_FOR_INTERPRETER}
+    assert "Rank 1: none of its threads" in folded([status(1, [entering, waits])]).view().verdict.sentence
+
+
 def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
     """The reason stands once for all ranks that have it, until a step comes or is seen to come."""
     live = [{"rank": rank, "state": "live", "no_step": "it waits" if rank < 2 else ""} for rank in range(3)]

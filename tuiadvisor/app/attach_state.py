@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.membership import STEPLESS
-from tuiadvisor.advisor.cluster.unwatched import NO_STEP
-from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
+from tuiadvisor.advisor.cluster.unwatched import NO_STEP, WAITING_FOR_INTERPRETER, is_held_up
 from tuiadvisor.errors import one_line
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _waits_for(view: RunView | None) -> str | None:
 
 
 def _is_held_up(row: RankRow) -> bool:
-    return row.state == "waiting_to_attach" and row.state_detail not in {"", WAITING_FOR_INTERPRETER}
+    return is_held_up(row.state, row.state_detail)
 
 
 def _first(rows: tuple[RankRow, ...], num_ranks: int) -> str:

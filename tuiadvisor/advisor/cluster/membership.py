@@ -31,7 +31,7 @@ from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.run_header import RunHeader
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
-from tuiadvisor.advisor.cluster.unwatched import left_out, unplaced, why_stepless
+from tuiadvisor.advisor.cluster.unwatched import is_held_up, left_out, unplaced, why_stepless
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
@@ -413,6 +413,11 @@ class Roster:
         """What was found of ranks none of which makes a step; "" as long as one of them is not explained."""
         if not self.ranks:  # a process that waits outside a training has no number yet
             return why_stepless(tuple(why for reasons in self.unplaced.values() for why in reasons))
+        # A rank that cannot be entered is why the others wait, and says what lets it go on.
+        held = [fact for fact in self.ranks.values() if is_held_up(fact.state, fact.detail)]
+        if held:
+            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+            return f"Rank {held[0].rank}{more}: {held[0].detail}"
         live = [fact for fact in self.ranks.values() if fact.state == "live"]
         # Behind the reason stands a command for this one rank.
         whys = [fact.no_step.partition(" (")[0] for fact in live]

@@ -11,7 +11,13 @@ from tuiadvisor.advisor.cluster.host_clocks import NOT_READY
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, objects, text
 from tuiadvisor.causes.cause import rank_words
 
+WAITING_FOR_INTERPRETER: Final = "waiting for the interpreter"  # as an agent says it
 NO_STEP: Final = "attached, but no training step was seen"
+
+
+def is_held_up(state: str, detail: str) -> bool:
+    """Whether a rank cannot be entered for a reason that was found, as one that is stopped."""
+    return state == "waiting_to_attach" and detail not in {"", WAITING_FOR_INTERPRETER}
 
 
 def left_out(payload: Payload, host: str) -> str:

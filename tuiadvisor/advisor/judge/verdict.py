@@ -244,7 +244,8 @@ def not_yet(
     if since_step is not None:
         sentence += f" The pace changed at step {since_step:,}; steps before it no longer count."
     if why_none:
-        sentence = f"Not enough yet: no step was seen. {why_none}."
+        end = "" if why_none[-1].isdigit() else "."  # "kill -CONT 4091." is no command
+        sentence = f"Not enough yet: no step was seen. {why_none}{end}"
     since = "" if since_step is None else f" since the pace changed at step {since_step:,}"
     because = f"too few steady steps were seen{since}" if any_steps else "no step was seen"
     return Verdict(
