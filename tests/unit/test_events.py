@@ -658,6 +658,25 @@ def test_in_a_replay_nothing_is_over_that_comes_later(tmp_path: Path) -> None:
         feed.stop()
 
 
+def test_the_line_of_a_replay_marks_where_a_finding_began(tmp_path: Path) -> None:
+    """Of seven hours the mark stood at their end, where the last view's steps begin, hours behind its onset."""
+    path = tmp_path / "run.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(Job(num_steps=3000, faults=(Fault("backward", (1,), 0.02, onset=300),))):
+        writer.append(encoded(frame))
+    writer.close()
+    survey = Survey(path).whole()
+    feed = ReplayFeed(ReplaySource(path), survey)
+    try:
+        (onset,) = {event.step for event in survey.events.events if event.kind == "onset"}
+        assert onset is not None
+        assert abs(onset - 300) < 20
+        assert [onset] == [step for step, _ in feed.steps]
+        assert [0.08] == [pytest.approx(position, abs=0.04) for position, _ in feed._replay_state().marks]
+    finally:
+        feed.stop()
+
+
 def test_two_troubles_of_the_whole_job_are_two() -> None:
     """All ranks have no other name for what was over before in another phase."""
     view, log = views.straggler(), EventLog()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tuiadvisor.app.feed import READ_S, AddMark, Feed
 from tuiadvisor.app.survey import Survey
-from tuiadvisor.app.whole_recording import finding_marks
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.tui.contract.feed import (
     Capture,
@@ -29,6 +28,7 @@ from tuiadvisor.tui.contract.feed import (
     Stride,
     Zoom,
 )
+from tuiadvisor.views.event import ONSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,11 @@ class ReplayFeed(Feed):
             self.replay.index.adopt(self._survey.scan, self._survey.summary)
         self.last_step = whole.last_step
         self.events.join(self._survey.events)
-        self.steps = sorted([*self.steps, *finding_marks(whole)])
+        # As the ribbon's: in the last view a finding goes back to the first steps held, perhaps hours behind its onset.
+        onsets = [each for each in self._survey.events.events if each.kind == ONSET]
+        self.steps = sorted(
+            [*self.steps, *((each.step, each.words) for each in onsets if each.step is not None)]
+        )
         self.positions = self._positions()
 
     def _cycle(self) -> None:
