@@ -127,6 +127,29 @@ def test_no_finding_is_cut_for_what_nobody_observed() -> None:
     assert "metric 0" in text
 
 
+def test_titles_and_figures_of_a_host_are_not_cut_where_rows_are_left() -> None:
+    """Remarks ended in "ranks wait for cor..." and the host in "disk 999 kB/s ...", with empty rows below them."""
+    view = views.straggler()
+    title = "Oversubscribed host: the ranks wait for cores of their own"
+    message = (
+        "The typical rank was ready to run but had no core 18 % of the time: whatever it does takes longer. "
+        * 3
+    )
+    remarks = [
+        replace(view.findings[0], id=f"info{number}", severity="info", title=title, message=message)
+        for number in range(5)
+    ]
+    host = replace(view.hosts[0], disk_reads_s_mean=123.0)
+    shown = views.live(replace(view, findings=(view.findings[0], *remarks), hosts=(host,)))
+    rows = [row[100:].split("ms/step")[0] for row in screen(shown, 160, 45)]
+    text = " ".join(" ".join(rows).replace("11.8", "").split())
+    assert text.count(title) == 5
+    assert "disk 12.3 MB/s · 123 reads/s · net 3.40 MB/s" in text
+    many = views.live(replace(view, hosts=tuple(replace(host, host=f"node{number}") for number in range(9))))
+    (row, *_) = [row[100:].rstrip() for row in screen(many, 160, 45) if "node1 " in row]
+    assert row.endswith("disk 12.3 MB/s")
+
+
 def test_a_picture_leaves_the_cursor_of_the_map_where_it_is() -> None:
     """Whether C and P may be pressed was asked in a way that took the cell as opened."""
     keyboard = Keyboard(views.live(views.straggler()))

@@ -176,7 +176,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         rows += beside(_step_rows(view, rank, left), left, _barrier_rows(view, rank, width - left - 3))
     else:
         rows += [*_step_rows(view, rank, width), BLANK, *_barrier_rows(view, rank, width)]
-    mine = [sections.finding(each, width) for each in view.findings if rank.rank in each.ranks]
+    mine = [row for each in view.findings if rank.rank in each.ranks for row in sections.finding(each, width)]
     rows += [BLANK, rule("its findings", width), *mine] if mine else []
     return [crop(each, width) for each in rows]
 

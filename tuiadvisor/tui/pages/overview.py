@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 WIDE = 120  # columns from which findings stand beside
 MARGIN = 1
 ROOMY = 27  # rows of the page from which the newest steps have a chart beside that of the whole run
-# Rows of a finding that is more than a remark, and of a remark (0: its title alone), the roomiest first.
-ROOM_OF_FINDINGS = ((9, 9), (9, 6), (9, 5), (9, 4), (9, 0), (4, 0))
+# Rows of a finding that is more than a remark, of a remark (0: its title alone), of such a title; roomiest first.
+ROOM_OF_FINDINGS = ((9, 9, 1), (9, 6, 1), (9, 5, 1), (9, 4, 1), (9, 0, 3), (9, 0, 2), (9, 0, 1), (4, 0, 1))
 MOST_UNKNOWN = 5  # rows of what nobody observed: boilerplate
 FIRST_ROWS = 2  # of what to do first, in one column
 
@@ -125,7 +125,7 @@ def _narrow(
     is_cut = len(verdict) == most and len(_verdict(view, width, most + 1)) > most
     verdict += [] if tight else sections.lenses(view, width)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
-    found = [sections.finding(each, width) for each in view.findings]
+    found = [row for each in view.findings for row in sections.finding(each, width)]
     # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
     fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
     # What to do first has a row, a second one where ranks and findings have theirs.
@@ -289,14 +289,14 @@ def _first_actions(view: RunView, width: int, max_rows: int) -> list[Line]:
 
 def _finding_blocks(view: RunView, width: int, most: int) -> list[Line]:
     """Return the findings with their sentences; where not all fit, a remark has less room, then the others have."""
-    for most_of_warning, most_of_remark in ROOM_OF_FINDINGS:
+    for most_of_warning, most_of_remark, most_of_title in ROOM_OF_FINDINGS:
         rows: list[Line] = []
         for each in view.findings:
             most_rows = most_of_remark if each.severity == "info" else most_of_warning
             if most_rows:
                 rows += [*sections.finding_block(each, width, most_rows), BLANK]
             else:
-                rows.append(sections.finding(each, width))
+                rows += sections.finding(each, width, most_of_title)
         if len(rows) <= most:
             break
     return rows

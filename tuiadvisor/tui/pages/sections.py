@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP", "hang": "■ HANG"}
 SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
 SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
+SEVERITY_WIDTH = 15  # of severity, pattern and the blank before a finding's sentence
 LEAST_TOLD = 0.01  # of the wall time: less is missing by rounding, too
 
 
@@ -354,16 +355,22 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     return [crop(row, width) for row in lines[: max(max_rows, 0)]]
 
 
-def finding(found: Finding, width: int) -> Line:
-    """Return a finding in one row: severity, sentence, what it costs."""
+def finding(found: Finding, width: int, max_rows: int = 1) -> list[Line]:
+    """Return a finding in one row: severity, sentence, what it costs; a title that is cut there in so many."""
     cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
+    room = width - len(cost) - 2 if cost else width
+    sentence, target = _sentence(found, room - SEVERITY_WIDTH), ("finding", found.id)
+    texts = wrap(sentence, room - SEVERITY_WIDTH)
+    if not 1 < len(texts) <= max_rows:
+        texts = [sentence]
     left = line(
         (fit(SEVERITIES[found.severity], 11), SEVERITY_ROLES[found.severity]),
         (fit(found.pattern, 3), "dim"),
-        (_sentence(found, (width - len(cost) - 2 if cost else width) - 15), "text"),
+        (texts[0], "text"),
     )
-    room = width - len(cost) - 2 if cost else width
-    return Line(spread(crop(left, room), line((cost, "strong")), width).spans, ("finding", found.id))
+    rows = [spread(crop(left, room), line((cost, "strong")), width)]
+    rows += [indent(line(text), SEVERITY_WIDTH - 1) for text in texts[1:]]
+    return [Line(row.spans, target) for row in rows]
 
 
 def _sentence(found: Finding, room: int) -> str:
@@ -461,12 +468,26 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
         if host.net_bytes_s is not None:
             parts.append(f"net {text_of.num_bytes(host.net_bytes_s)}/s")
         name = fit(host.host, min(max(len(each.host) for each in view.hosts), 16))
-        lines.append(crop(line(name, "  ", (" · ".join(parts), "dim")), width))
+        # Figures are whole or not there: of few hosts in a second row, of many the last ones give way.
+        rows = _in_rows(parts, width - len(name) - 2)[: 2 if 2 * len(view.hosts) <= max_rows else 1]
+        lines.append(crop(line(name, "  ", (rows[0], "dim")), width))
+        lines += [indent(line((text, "dim")), len(name) + 2) for text in rows[1:]]
         lines += [crop(indent(line((gpu, "dim")), len(name) + 2), width) for gpu in host.gpus]
     if len(lines) > max_rows > 0:
         more = line((f"and {text_of.count(len(lines) - max_rows + 1, 'more line')} of hosts", "dim"))
         lines = [*lines[: max_rows - 1], more]
     return lines[: max(max_rows, 0)]
+
+
+def _in_rows(parts: Sequence[str], width: int) -> list[str]:
+    """Return the parts with a dot between, broken between them alone."""
+    rows: list[str] = []
+    for part in parts:
+        if rows and cell_len(rows[-1]) + cell_len(part) + 3 <= width:
+            rows[-1] += f" · {part}"
+        else:
+            rows.append(part)
+    return rows
 
 
 def probe_work(work: ProbeWork) -> str:
