@@ -192,5 +192,5 @@ def test_the_projects_file_is_read_and_the_command_line_wins(
     assert ("rescale", 8) == (found["decision"]["decision"], found["decision"]["devices"])
     assert ": the cheapest; no deadline was given" in found["decision"]["because"]
     found = as_json(capfdbinary, "--table", path, "--remaining-steps", "1000", "--objective", "time")
-    assert "within the budget of 1e+06" in found["decision"]["because"]
+    assert "within the budget of 1,000,000" in found["decision"]["because"]
     assert "the fastest" in found["decision"]["because"]

@@ -349,3 +349,16 @@ def test_a_prediction_that_may_be_cheaper_is_named_beside_the_cheapest() -> None
         "4 devices may cost less (780 as predicted), but at worst more (860): measure it" in decision.because
     )
     assert "may cost less" not in decide([*SIZES, sure(4, 195)], Aim(objective="cost"), HOURS, "").because
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_costs_are_written_out(scale: float) -> None:
+    """433 thousand stood there as 4.333e+05."""
+    sizes = [
+        replace(one, cost=one.cost * scale, cautious_cost=one.cautious_cost * scale)
+        for one in (*SIZES, replace(sure(4, 195), cautious_cost=860.0, is_predicted=True))
+    ]
+    told = decide(sizes, Aim(objective="cost", budget=1e6), HOURS, "").because
+    assert "e+" not in told
+    assert ("780,000 as predicted" if scale > 1 else "780 as predicted") in told
+    assert "within the budget of 1,000,000" in told

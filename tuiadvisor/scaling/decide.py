@@ -21,6 +21,7 @@ LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slow
 NOT_AIMED: Final = "no objective was stated, and without one no number of devices is better than another"
 UNSURE: Final = "is too wide to say whether that pays"
 MAX_BESIDE: Final = 2  # sizes that cannot be judged, in one sentence
+MANY, TOO_MANY = 1e4, 1e15  # a cost between them is written out
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -338,7 +339,7 @@ def _cheapest_words(best: Candidate, allowed: Sequence[Candidate]) -> str:
     more = 100 * (best.cautious_cost / least.cautious_cost - 1)
     return (
         f"as cheap as {sized(least.devices)} within the noise of {100 * (SAME - 1):.0f} % "
-        f"(cost {best.cautious_cost:.4g} against {least.cautious_cost:.4g}, {more:.1f} % more), and faster"
+        f"(cost {_amount(best.cautious_cost)} against {_amount(least.cautious_cost)}, {more:.1f} % more), and faster"
     )
 
 
@@ -348,8 +349,8 @@ def _perhaps_cheaper(best: Candidate, allowed: Sequence[Candidate]) -> str:
     if not least.is_predicted or SAME * least.cost >= best.cost or least.cautious_cost <= best.cautious_cost:
         return ""
     return (
-        f"; {sized(least.devices)} may cost less ({least.cost:.4g} as predicted), "
-        f"but at worst more ({least.cautious_cost:.4g}): measure it"
+        f"; {sized(least.devices)} may cost less ({_amount(least.cost)} as predicted), "
+        f"but at worst more ({_amount(least.cautious_cost)}): measure it"
     )
 
 
@@ -375,7 +376,7 @@ def _reason(
     at = f"{sized(best.devices)} ({source} {time}{low}, efficiency {best.efficiency:.2f})"
     limits = _limits(aim)
     if aim.price_of_time is not None:
-        return f"{at}: least cost plus time at {aim.price_of_time:g} an hour{limits}{judged}"
+        return f"{at}: least cost plus time at {_amount(aim.price_of_time)} an hour{limits}{judged}"
     if aim.objective == "efficiency":
         if best.efficiency < aim.efficiency_floor:
             return f"{at}: no size keeps efficiency {aim.efficiency_floor:g}{limits}, this one is nearest{judged}"
@@ -392,8 +393,13 @@ def _reason(
     return f"{at}: the fastest{f'{limits}{judged}' if limits else compared}"
 
 
+def _amount(value: float) -> str:
+    """A cost in four digits, a large one in whole units: nobody reads money as 4.333e+05."""
+    return f"{value:,.0f}" if MANY <= abs(value) < TOO_MANY else f"{value:.4g}"
+
+
 def _limits(aim: Aim) -> str:
-    parts = [f"within the budget of {aim.budget:g}"] if aim.budget is not None else []
+    parts = [f"within the budget of {_amount(aim.budget)}"] if aim.budget is not None else []
     parts += [f"by the deadline of {aim.deadline_h:g} h"] if aim.deadline_h is not None else []
     return " " + " and ".join(parts) if parts else ""
 
@@ -410,7 +416,9 @@ def _nothing_allowed(
     if aim.deadline_h is not None and fastest.cautious_hours is not None:
         parts.append(f"the fastest{judged}, {sized(fastest.devices)}, needs {fastest.cautious_hours:.4g} h")
     if aim.budget is not None:
-        parts.append(f"the cheapest{judged}, {sized(cheapest.devices)}, costs {cheapest.cautious_cost:.4g}")
+        parts.append(
+            f"the cheapest{judged}, {sized(cheapest.devices)}, costs {_amount(cheapest.cautious_cost)}"
+        )
     return SizeDecision(
         "stop", current.devices, f"no measured or predicted size fits{_limits(aim)}: {' and '.join(parts)}"
     )
