@@ -524,12 +524,15 @@ def test_a_change_that_is_dated_anew_is_one_change() -> None:
 
 
 def test_what_rang_is_in_the_list_at_its_step() -> None:
-    """With the time at which it rang and the ranks it is about, by which it is found."""
+    """With the time at which it rang and the ranks it is about, by which it is found; the step is the stall's."""
     keyboard = Keyboard(views.live(views.healthy()))
-    keyboard.place.take_state(views.live(views.stalled()))
+    stalled = views.stalled()
+    assert stalled.stall is not None
+    keyboard.place.take_state(views.live(replace(stalled, stall=replace(stalled.stall, step=344))))
     (told,) = keyboard.shell.alerted
     row = next(each for each in keyboard.press("E").splitlines() if "! alert" in each)
     assert told[:20] in row
+    assert " 344 " in row
     assert "rank 3 " in row.partition("!")[0]
     assert "! alert" in keyboard.press("/", *"rank", "space", "3")
 

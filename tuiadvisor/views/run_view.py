@@ -512,6 +512,12 @@ class RunView:
         return None if now is None else now.for_s
 
     @property
+    def present_step(self) -> int | None:
+        """In a stall the step that the ranks are in: the last ones before it may not have been told yet."""
+        within = None if self.stall is None else self.stall.step
+        return self.last_step if within is None else within
+
+    @property
     def is_without_steps(self) -> bool:
         """Whether it is over, and not one step was seen: no time of a step, and no clock, is known."""
         return bool(self.ended) and self.last_step is None

@@ -112,8 +112,7 @@ def header(state: FeedState, width: int, headline: str = "", tabs: Sequence[Tab]
         clean(part) for part in (f"torch {run.torch}" if run.torch else "", run.backend or "") if part
     )
     device = clean(device_words(view))
-    # Where all stand, the last steps before it may not have been told yet: the probe tells several at a time.
-    at = view.stall.step if view.stall is not None and view.stall.step is not None else view.last_step
+    at = view.present_step
     step = f"step {at:,} " if at is not None else "no step " if view.ended else "no step yet "
     job = clean(run.label) or "unnamed job"
     # Which screen this is stands even beside a long name: of that the ends are enough.

@@ -86,9 +86,7 @@ def rows(
         drawn = _cells(Line((*chart.spans, gap)))
         marked = [above if mark == EMPTY else mark for above, mark in zip(drawn, over, strict=True)]
         return [crop(Line((head, *_joined(marked), tail)), width)]
-    # As the header: of a stall the step that the ranks are in, which may not have been told yet.
-    at = view.stall.step if view.stall is not None and view.stall.step is not None else view.last_step
-    last: Span = (fit(text_of.count(at), TAIL - 1, "right"), "dim")
+    last: Span = (fit(text_of.count(view.present_step), TAIL - 1, "right"), "dim")
     has_words = num_rows == WITH_EVENTS
     marks = _marks(view, trend, width, seen, used, is_over_chart=False, named=not has_words)
     rows = [

@@ -91,7 +91,7 @@ class EventsPage(Page):
 
     def take_alert(self, when: str, alert: Alert, state: FeedState) -> None:
         """Keep what rang."""
-        step = state.view.last_step if state.view is not None else None
+        step = state.view.present_step if state.view is not None else None
         self._alerts.append((when, Event(ALERT, step, alert.ranks, alert.words)))
 
     def called(self, name: str) -> Event | None:
