@@ -746,7 +746,7 @@ def with_hang_card() -> RunView:
     stands = (
         StandsAt(3, "train.py:49", "wait", "", 1.0, native, ""),
         *(StandsAt(rank, "train.py:80", "main", "Tensor.backward", 1.0, (), "") for rank in (0, 1)),
-        StandsAt(2, "", "", "", None, (), "its interpreter does not answer: a thread holds it in C"),
+        StandsAt(2, "", "", "", None, (), "its interpreter does not answer: a thread is busy in C code"),
     )
     basis = "97 samples of rank 3; 97 samples of rank 0; 97 samples of rank 1"
     hang = replace(

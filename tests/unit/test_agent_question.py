@@ -21,7 +21,7 @@ from tuiadvisor.inject.identity import OtherProcessError
 from tuiadvisor.stream.probe_request import StackRequest
 
 OWN = os.getpid()
-HELD = "its interpreter does not answer: a thread holds it in C"
+HELD = "its interpreter does not answer: a thread is busy in C code"
 
 
 @dataclass

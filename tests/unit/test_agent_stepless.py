@@ -232,5 +232,5 @@ def test_a_process_that_waits_for_those_it_started_points_to_them(
         trains, helps = process.stdout.readline().split()
         told = why(pair, process.pid, *["other"] * LONG_ENOUGH)
         process.stdin.close()  # which all of them wait for
-    assert f"have torch: watch them, or one of them (--pid {trains.decode()})" in told
+    assert f"have loaded torch: watch them, or one of them (--pid {trains.decode()})" in told
     assert helps.decode() not in told.split()

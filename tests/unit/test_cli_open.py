@@ -173,7 +173,7 @@ def test_a_dump_that_is_no_plain_data_is_one_line(
     for target in (path, tmp_path):
         assert 2 == main([*command.split(), str(target)])
         last = capsys.readouterr().err.splitlines()[-1]
-        assert "nccl_trace_rank_0: a pickle that is not read (STACK_GLOBAL at byte" in last
+        assert "nccl_trace_rank_0: a pickle of more than plain data (STACK_GLOBAL at byte" in last
 
 
 def test_nothing_there_and_nothing_that_can_be_read(

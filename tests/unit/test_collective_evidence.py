@@ -99,10 +99,10 @@ def test_who_could_not_be_asked_stays_named_and_nobody_else_is(held: dict[str, A
 def test_a_rank_that_does_not_answer_is_not_accused() -> None:
     """It is said whose recorder could not be used, and why."""
     inside = [answer(rank, call(9, done=False)) for rank in (0, 1, 3)]
-    found = of(*inside, silent=((2, "its interpreter does not answer: a thread holds it in C"),))
+    found = of(*inside, silent=((2, "its interpreter does not answer: a thread is busy in C code"),))
     assert () == found.missing
     assert evidence_words(found).endswith(
-        "; the flight recorder of rank 2 could not be used: its interpreter does not answer: a thread holds it in C"
+        "; the flight recorder of rank 2 could not be used: its interpreter does not answer: a thread is busy in C code"
     )
 
 

@@ -523,7 +523,7 @@ def test_weights_are_no_percentages() -> None:
     keyboard.press("d")
     rows = [row.text for row in keyboard.place.rows(80, 40)]
     begin = next(place for place, row in enumerate(rows) if "causes by weight" in row)
-    assert "no probability" in " ".join(rows[begin : begin + 2])
+    assert "not a probability" in " ".join(rows[begin : begin + 2])
     causes = rows[begin + 2 : begin + 4]
     assert any(row.rstrip()[-1:].isdigit() for row in causes)
     assert not any("%" in row for row in causes)

@@ -102,7 +102,7 @@ def test_a_truncated_dump_is_as_good_as_none_and_named(tmp_path: Path) -> None:
     document = hang_document(tmp_path)
     assert [] == document["hang"]["missing_ranks"]
     assert [3] == document["run"]["missing_ranks"]
-    assert document["losses"][0].startswith("rank03.json: truncated or no JSON")
+    assert document["losses"][0].startswith("rank03.json: truncated or not JSON")
 
 
 def test_a_victim_that_is_itself_blocked_is_not_the_origin(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_calls_that_cannot_be_told_apart_are_no_sign_of_health(tmp_path: Path, i
             call["seq_id"] = call.pop("collective_seq_id")
             del call["process_group"]
         path.write_bytes(pickle.dumps(document, 2) if is_pickled else json.dumps(document).encode())
-    with pytest.raises(TuiadvisorError, match=r"rank00.json: none of its calls tells its process group"):
+    with pytest.raises(TuiadvisorError, match=r"rank00.json: none of its calls names its process group"):
         hang_document(folder)
 
 
@@ -327,7 +327,7 @@ def test_other_files_of_a_folder_are_one_line(tmp_path: Path) -> None:
     document = hang_document(folder)
     assert [3] == document["hang"]["missing_ranks"]
     empty, others = document["losses"]
-    assert empty.startswith("nccl_trace_rank_2: truncated or no JSON")
+    assert empty.startswith("nccl_trace_rank_2: truncated or not JSON")
     assert "no dumps, by their names and contents: go, model.pt, notes.txt, ready-0" == others
 
 

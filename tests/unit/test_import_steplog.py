@@ -643,7 +643,7 @@ def megatron_line(step: int, seconds: float) -> str:
 @pytest.mark.parametrize(
     ("length", "says"),
     [
-        (lambda step: 1.4 if step % 10 == 0 else 1.0, "one in 10 steps is slow, at a fixed distance"),
+        (lambda step: 1.4 if step % 10 == 0 else 1.0, "one in 10 steps is slow, at regular intervals"),
         (lambda step: 1 + 0.005 * step, "steps grow little by little, from 1.0"),
         (lambda step: 1.2 if step > 60 else 1.0, "from step 61 on steps take 1.2 s instead of 1"),
         (lambda step: 9.0 if step == 77 else 1.0, ", step 77; slow steps cost 8.0"),

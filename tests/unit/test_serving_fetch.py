@@ -92,7 +92,7 @@ def test_what_is_no_address_of_a_page_is_refused(word: str, why: str) -> None:
 
 
 def test_a_password_is_refused_and_not_repeated() -> None:
-    with pytest.raises(TuiadvisorError, match="save the page by curl") as refused:
+    with pytest.raises(TuiadvisorError, match="save the page with curl") as refused:
         checked_address("http://me:secret@host/metrics")
     assert "secret" not in str(refused.value)
 
@@ -117,9 +117,12 @@ def test_a_server_that_tells_no_time_has_ours(server: Callable[[Answer], str], d
     [
         (told(404), "the server answers 404; name the page of its metrics"),
         (told(503), "the server answers 503"),
-        (told(302, Location="file:///etc/passwd"), "sends on to 'file:///etc/passwd', which is not followed"),
-        (told(301, Location="http://127.0.0.1:1/" + "x" * 999), r"sends on to '[^']{200}', which is not"),
-        (told(200, Content_Encoding="gzip"), "came compressed; save it by curl --compressed"),
+        (
+            told(302, Location="file:///etc/passwd"),
+            "redirects to 'file:///etc/passwd', which is not followed",
+        ),
+        (told(301, Location="http://127.0.0.1:1/" + "x" * 999), r"redirects to '[^']{200}', which is not"),
+        (told(200, Content_Encoding="gzip"), "came compressed; save it with curl --compressed"),
     ],
 )
 def test_an_answer_that_is_no_page_is_one_line(

@@ -235,7 +235,7 @@ def test_a_person_is_asked_one_question_at_a_time(here: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert 6 == len(asked)
     assert 3 == len({*asked}), "an answer and a skip each lead to another question"
-    assert "no probability" in shown
+    assert "not a probability" in shown
     assert "ONE change: " in shown
     assert 2 == shown.count("Measure it:")
     assert "  'perhaps'; answer yes or no" in shown

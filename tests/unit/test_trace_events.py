@@ -104,16 +104,16 @@ def test_a_small_trace_is_read_in_either_form(tmp_path: Path, text: str, found: 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "truncated or no JSON"),
-        ("no trace", "truncated or no JSON"),
-        ('"traceEvents": [{"a": 1}]', "truncated or no JSON"),
-        ('[{"traceEvents": [{"a": 1}', "truncated or no JSON"),
+        ("", "truncated or not JSON"),
+        ("no trace", "truncated or not JSON"),
+        ('"traceEvents": [{"a": 1}]', "truncated or not JSON"),
+        ('[{"traceEvents": [{"a": 1}', "truncated or not JSON"),
         ('{"traceEvents": 7}', "has no traceEvents"),
         ('{"events": []}', "has no traceEvents"),
         ('{"traceEvents": [{"a": 1}], "traceEvents": 7}', "has no traceEvents"),
-        ('{"traceEvents": [{"a": nothing}]}', "truncated or no JSON"),
+        ('{"traceEvents": [{"a": nothing}]}', "truncated or not JSON"),
         ("7", "has no traceEvents"),
-        ("[" * 100_000, "truncated or no JSON"),
+        ("[" * 100_000, "truncated or not JSON"),
     ],
 )
 def test_what_is_no_trace_is_one_line(tmp_path: Path, text: str, why: str) -> None:

@@ -117,7 +117,7 @@ class Agent:
             remove_leftovers()
             self._gpus.start()
             self._add(self._first_ranks())
-            logger.info("watches %d processes, from now on also those that come later", len(self.links))
+            logger.info("watches %d processes, and from now on those that start later", len(self.links))
             self._watch()
             self._leave()
         except TuiadvisorError as error:

@@ -32,7 +32,7 @@ def refuse_without_room(pid: int) -> None:
     with suppress(OSError):
         if len(os.listdir(_OURS)) + SPARE <= limit:  # noqa: PTH208  pathlib costs more and says no more
             return
-    what = f"process {pid}: the agent may have {limit} open files, and the ranks before it take them"
+    what = f"process {pid}: the agent may have {limit} open files, and the ranks before it take them all"
     raise FailureError(
         f"{what}; raise the limit (ulimit -Hn, or LimitNOFILE of the service), then watch again"
     )

@@ -36,7 +36,7 @@ MAX_LINE: Final = 1024
 MAX_SAID: Final = 4  # communicators, and kinds of collectives of each
 OFF: Final = "NCCL_RAS_ENABLE=0 in the ranks' environment"
 TOO_OLD: Final = "this NCCL's RAS speaks no JSON (before 2.28.7)"
-OTHERS: Final = "NCCL's RAS on this machine tells of other processes"
+OTHERS: Final = "NCCL's RAS on this machine reports on other processes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _receive(connection: socket.socket, size: int, end_s: float) -> bytes:
     """Within what is left of the time, however slowly it comes."""
     left_s = end_s - time.monotonic()
     if left_s <= 0:
-        raise TimeoutError("no whole answer in time")
+        raise TimeoutError("no complete answer in time")
     connection.settimeout(left_s)
     return connection.recv(size)
 

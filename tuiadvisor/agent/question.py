@@ -35,7 +35,7 @@ class Answer:
         deadline_s = time.monotonic() + patience_s
         while not (said := self.read("state.json", limit)):
             if time.monotonic() >= deadline_s:
-                raise FailureError("its interpreter does not answer: a thread holds it in C")
+                raise FailureError("its interpreter does not answer: a thread is busy in C code")
             time.sleep(LOOK_S)
         self.said = said
 

@@ -32,7 +32,7 @@ def check_ring_fits(folder_fd: int, num_bytes: int) -> None:
     kind = _kind(folder_fd)
     if kind is not None and kind not in _KEEPS_ITS_PAGES:
         raise OSError(
-            errno.EOPNOTSUPP, f"a file system of type {kind:#x} cannot promise room for a mapped file"
+            errno.EOPNOTSUPP, f"a file system of type {kind:#x} cannot reserve room for a mapped file"
         )
     check_room(folder_fd, num_bytes)
 

@@ -264,7 +264,7 @@ def _profile(profiles: list[Any], thread: int, *, is_main: bool) -> Any:
 def _inside(target: _Target, window_s: float) -> tuple[Entry, str]:
     """The same by a thread inside the process."""
     if target.budget_ppm <= 0:
-        return {}, "the probes' budget leaves nothing for samples, and py-spy is not at hand"
+        return {}, "the probes' budget leaves nothing for samples, and py-spy is not installed"
     try:
         told = json_object(samples_inside(target.process, window_s, target.budget_ppm))
         places = [(name, file, line) for name, file, line in told.get("frames", ())]

@@ -71,8 +71,8 @@ class Stepless:
             and self._now_ns - self._stepped_ns >= AFTER_NS
         ):
             return (
-                "those it makes are of no rank, as it is in no process group; "
-                f"if it trains for itself, watch it alone (--pid {self._pid})"
+                "its steps belong to no rank, as it is in no process group; "
+                f"if it trains on its own, watch it alone (--pid {self._pid})"
             )
         return self.why
 
@@ -91,7 +91,7 @@ class Stepless:
             over_s = max(
                 s for s in SAID_S if s <= for_ns / NS
             )  # a number that changes would be news every second
-            return f"it has been in one {PHASES[phase]} for over {over_s} s: that takes so long, or it hangs"
+            return f"it has been in one {PHASES[phase]} for over {over_s} s: either it takes that long, or it hangs"
         return self._of_phases(info) or self._of_nothing_seen(found.cpu_ticks, elapsed_ns)
 
     def _of_phases(self, info: ProbeInfo) -> str:
@@ -112,7 +112,10 @@ class Stepless:
                 self._below, self._below_at_ns = self._with_torch_below(), self._now_ns
             if self._below:
                 named = " ".join(map(str, self._below[:MAX_BELOW]))
-                return f"it waits, and processes it has started have torch: watch them, or one of them (--pid {named})"
+                return (
+                    "it waits, and processes that it started have loaded torch: "
+                    f"watch them, or one of them (--pid {named})"
+                )
             return (
                 "none of its threads is doing anything: it waits, has finished or hangs "
                 f"(tuiadvisor stacks --pid {self._pid} tells where)"

@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--answers", metavar="FILE", help="answers as TOML or JSON; nothing is asked then")
     parser.add_argument(
-        "--devices", type=int, metavar="N", help="is it worth N devices? what that takes is asked first"
+        "--devices", type=int, metavar="N", help="are N devices worth it? asks first what that depends on"
     )
     parser.add_argument("--session", metavar="FILE", help="save here as JSON, and resume what is there")
     parser.add_argument("--why", choices=NAMES, help="answer only this question, in plain words")

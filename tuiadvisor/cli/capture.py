@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument(
         "--patience", type=seconds, default=60.0, metavar="60s",
-        help="how long a rank may be without the end of a step before it is given up (default 60s)",
+        help="how long to wait for a rank to end a step before giving up on it (default 60s)",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="one JSON document, as `import kineto` with the cost"

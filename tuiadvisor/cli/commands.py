@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "export": ("export", "a recording as Parquet tables or as a trace for Perfetto"),
     "detach": ("detach", "remove probes from running ranks"),
     "rules": ("rules", "list, show and check the rules of the advisor"),
-    "mcp": ("mcp_", "answer an assistant by the Model Context Protocol; it may only read"),
+    "mcp": ("mcp_", "serve an assistant over the Model Context Protocol; it may only read"),
     "completion": ("completion", "a script with which a shell completes commands, options and files"),
     "doctor": ("doctor", "what works on this machine, and the remedy for what does not"),
     "demo": ("demo", "a real training with a fault, and the screens on it"),

@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--fail-if-slower",
         type=_share,
         metavar="5%",
-        help="exit with 1 if AFTER is surely slower by more, with 2 if that cannot be told",
+        help="exit with 1 if AFTER is surely slower by more than this, with 2 if that cannot be told",
     )
     parser.add_argument(
         "--noise",

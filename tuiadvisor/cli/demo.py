@@ -45,7 +45,7 @@ SCENARIOS: Final = {
     ),
     "onset": (
         ["--fault", "slow-backward", "--fault-rank", "2", "--delay-ms", "15", "--onset", "350"],
-        "all is well at first; one rank turns slow at step 350",
+        "all is well at first; one rank becomes slow at step 350",
     ),
     "pipeline": (
         ["--forward-ms", "3", "--heavy-stage", "2"],

@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--hub-address",
         default="",
         metavar="ADDRESS",
-        help="an address of this machine that they shall reach",
+        help="an address of this machine that they can reach",
     )
     # What one doctor asks another one.
     parser.add_argument("--seen", nargs=2, help=argparse.SUPPRESS)

@@ -200,7 +200,7 @@ def _a_file_here() -> Iterator[tuple[str, str]]:
         file = tempfile.NamedTemporaryFile("w", prefix=".tuiadvisor-doctor-", dir=".", delete=True)  # noqa: SIM115
     except OSError as error:
         raise TuiadvisorError(
-            f"the current folder: {error.strerror}; stand in one that you may write to"
+            f"the current folder: {error.strerror}; change to one that you may write to"
         ) from None
     with file:
         file.write(token)

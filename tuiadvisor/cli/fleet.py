@@ -58,11 +58,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--keep",
         type=seconds,
         metavar="30d",
-        help="with --job: remove recordings that were last written longer ago",
+        help="with --job: remove recordings that were last written longer ago than this",
     )
     parser.add_argument(
         "--keep-bytes", type=num_bytes, metavar="50G",
-        help="with --job: remove the oldest recordings beyond so many bytes of all jobs together",
+        help="with --job: remove the oldest recordings once those of all jobs together exceed this many bytes",
     )  # fmt: skip
     add_outlets(parser, is_fleet=True)
     parser.add_argument("--once", action="store_true", help="no screens: print the list as text")

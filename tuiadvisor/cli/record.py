@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="duration",
         type=seconds,
         metavar="60s",
-        help="stop so long after the ranks are attached to; default: until ^C",
+        help="stop this long after the ranks are attached to; default: at ^C",
     )
     parser.add_argument(
         "--steps", type=_count, metavar="N", help="stop after N steps of the job, or --for if that is sooner"

@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--speed",
         type=_speed,
         metavar="4",
-        help="play it from its start, so many recorded seconds a second; else it opens at its end",
+        help="play it from its start, at this many recorded seconds a second; default: open it at its end",
     )
     parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step, paused")
     parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "runs",
         nargs="+",
         metavar="RUN",
-        help="recordings, or other tools' steps; of two the second is compared with the first",
+        help="recordings, or other tools' steps; of two, the second is compared with the first",
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="report.html or report.md")
 

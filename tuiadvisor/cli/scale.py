@@ -73,12 +73,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--objective", choices=("time", "efficiency", "cost"), help="what to choose by")
     parser.add_argument("--price-per-device-hour", type=_positive, metavar="X")
     parser.add_argument("--price-of-time", type=_positive, metavar="X", help="what an hour saved is worth")
-    parser.add_argument("--deadline", type=seconds, metavar="12h", help="the run must take no longer")
+    parser.add_argument(
+        "--deadline", type=seconds, metavar="12h", help="the run must take no longer than this"
+    )
     parser.add_argument(
         "--budget",
         type=_positive,
         metavar="X",
-        help="the run must cost no more (device-hours without a price)",
+        help="the run must cost no more than this (device-hours without a price)",
     )
     parser.add_argument(
         "--remaining-steps", type=_positive, metavar="N", help="length of the run, for step_s"

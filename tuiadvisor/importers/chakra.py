@@ -39,7 +39,7 @@ SHOWN: Final = 12
 KERNELS_SHOWN: Final = 5
 ET_HEAD_BYTES: Final = 1 << 16
 HOW_LINKED: Final = "write it again with chakra_trace_link and chakra_converter"
-CUT_TIMES: Final = "a linked trace's times are whole microseconds, what lies below is cut off"
+CUT_TIMES: Final = "a linked trace's times are whole microseconds: fractions are cut off"
 SHAPE_CHARS: Final = 80
 SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"[^"]{0,40}chakra')
 BEFORE: Final = re.compile(rb'"schema"\s*:\s*"1\.0\.\d"[^{}\[\]]{0,400}"nodes"\s*:')  # of torch 1.11 to 2.1
@@ -149,7 +149,7 @@ def _read(path: Path) -> _Trace:
     try:
         content = parsed(read_whole(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
-        raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); {HOW}") from None
+        raise TuiadvisorError(f"{path}: truncated or not JSON ({error}); {HOW}") from None
     nodes = content.get("nodes") if isinstance(content, dict) else None
     if not isinstance(nodes, list) or len(nodes) > MAX_NODES:
         raise TuiadvisorError(f"{path}: no list of at most {MAX_NODES} nodes; {HOW}")

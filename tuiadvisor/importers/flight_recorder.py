@@ -159,8 +159,8 @@ def read_dump(path: Path) -> tuple[Dump, dict[str, Group]]:
     dump, groups = dump_of(content, rank, groups)
     if num_entries and not dump.operations:
         raise UnusableDumpError(
-            f"{path}: none of its calls tells its process group and its number there, as newer torch "
-            "writes them: who waits cannot be told"
+            f"{path}: none of its calls names its process group and its number there, as newer torch "
+            "does: who waits cannot be told"
         )
     return dump, groups
 
@@ -170,9 +170,11 @@ def _content(path: Path) -> Any:
     try:
         return plain(data) if data.startswith(BEGINS) else parsed(data)
     except PlainPickleError as error:
-        raise TuiadvisorError(f"{path}: a pickle that is not read ({error}), and never unpickled") from None
+        raise TuiadvisorError(
+            f"{path}: a pickle of more than plain data ({error}): it is never unpickled"
+        ) from None
     except orjson.JSONDecodeError as error:
-        raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); dump it again") from None
+        raise TuiadvisorError(f"{path}: truncated or not JSON ({error}); dump it again") from None
 
 
 def _rank(path: Path, groups: dict[str, Group]) -> int:

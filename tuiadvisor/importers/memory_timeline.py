@@ -79,7 +79,7 @@ def _read(path: Path) -> Columns:
     try:
         content = parsed(read_whole(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
-        raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); {HOW}") from None
+        raise TuiadvisorError(f"{path}: truncated or not JSON ({error}); {HOW}") from None
     if not isinstance(content, list) or not all(isinstance(each, list) for each in content):
         raise TuiadvisorError(f"{path}: no list of times beside one of sizes; {HOW}")
     # A timeline of as many samples as a change has cells holds lists.

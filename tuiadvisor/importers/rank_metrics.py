@@ -40,7 +40,7 @@ def read_rank_metric(path: Path) -> RankMetric:
     try:
         content = parsed(read_whole(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
-        raise TuiadvisorError(f"{path}: truncated or no JSON ({error}); export it again") from None
+        raise TuiadvisorError(f"{path}: truncated or not JSON ({error}); export it again") from None
     if not isinstance(content, dict) or not isinstance(content.get(TIME), list):
         raise TuiadvisorError(
             f"{path}: no list {TIME!r}: write one list of times and one list of values a rank"

@@ -380,7 +380,7 @@ def _course_words(found: Course, numbers: list[int]) -> list[str]:
     """What comes again or stays, a clause each."""
     said = []
     if found.period is not None:
-        said.append(f"one in {found.period} steps is slow, at a fixed distance")
+        said.append(f"one in {found.period} steps is slow, at regular intervals")
     if found.drift is not None:
         said.append(
             f"steps grow little by little, from {found.drift.first_s:.4g} to {found.drift.last_s:.4g} s"

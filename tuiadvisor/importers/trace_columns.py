@@ -60,7 +60,7 @@ MAX_CALLED: Final = 100
 SMALL_US: Final = 1 << 51  # as nanoseconds half of LARGEST_NS at most
 HALVES: Final = ("B", "E")
 DOUBLED: Final = (
-    "holds events of the device again, with the same times, as where a trace was merged with a copy of itself: export "
+    "holds events of the device again, with the same times, as when a trace was merged with a copy of itself: export "
     "it anew, or leave one of the two out"
 )
 

@@ -140,7 +140,7 @@ class TraceFile:
         except (ValueError, RecursionError) as error:
             reason = str(error)[:120]
             raise TuiadvisorError(
-                f"{self.path}: truncated or no JSON ({reason}); copy the trace again"
+                f"{self.path}: truncated or not JSON ({reason}); copy the trace again"
             ) from None
         if isinstance(parsed, list):
             return parsed

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.dialogue import Cause, Dialogue
 
 MAX_CAUSES: Final = 6
-WEIGHTS: Final = "causes, of 100 by loss explained and answers: where to look first, no probability"
+WEIGHTS: Final = "causes, of 100 by loss explained and answers: where to look first, not a probability"
 
 
 def moment_lines(found: Dialogue, *, is_first: bool) -> list[str]:

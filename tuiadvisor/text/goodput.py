@@ -87,7 +87,7 @@ def notes(found: Goodput) -> list[str]:
     said = []
     if found.steady is not None:
         steady = text_of.share(found.steady)
-        alone = f"of the steady steps that the verdict rests on {steady} is useful"
+        alone = f"of the steady steps that the verdict rests on, {steady} is useful"
         said.append(
             alone if steady == text_of.share(found.end_to_end) else f"{alone}: {_why_not_as_useful(found)}"
         )
@@ -111,6 +111,6 @@ def _again(found: Goodput) -> str:
     if found.num_stepless:
         return "no step since: how many will be done again is unknown"
     if found.steps_done_again is None:
-        return "how many steps were done again is unknown: the optimizer tells no count"
+        return "how many steps were done again is unknown: the optimizer gives no count"
     after = "it" if found.num_restarts == 1 else "them"
     return f"{text_of.count(found.steps_done_again, 'step')} done again after {after}"

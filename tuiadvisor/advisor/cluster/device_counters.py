@@ -39,20 +39,20 @@ OF_HOST: Final = {
 ALWAYS: Final = ("network", "storage")  # a host without network file systems has no such link
 NVLINK_ERRORS: Final = ("nvlink_replays", "nvlink_recoveries", "nvlink_crc_errors")
 REMAPPED: Final = ("remapped_rows_corrected", "remapped_rows_uncorrected")
-NOT_TOLD: Final = "the device, its driver or this container does not tell it"
+NOT_TOLD: Final = "the device, its driver or this container does not report it"
 NO_CEILING: Final = {
-    "pcie": "generation and lanes of the link are not told",
-    "nvlink": "no active NVLink is told, or not its speed",
-    "infiniband": "the card tells no rate",
-    "ethernet": "the card tells no speed",
+    "pcie": "generation and lanes of the link are not reported",
+    "nvlink": "no active NVLink is reported, or its speed is not",
+    "infiniband": "the card reports no rate",
+    "ethernet": "the card reports no speed",
     "network": "all cards of the host together: each has its own ceiling",
-    "storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
-    "network_storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
+    "storage": "not known: tuiadvisor import fio FILE --save measures what it can do",
+    "network_storage": "not known: tuiadvisor import fio FILE --save measures what it can do",
 }
 OF_PART: Final = (
-    "a MIG part: clock, power and errors are the whole device's, what its own units do is not told"
+    "a MIG part: clock, power and errors are the whole device's, what its own units do is not reported"
 )
-NO_UNITS: Final = "its units' counters (GPM) are not told: an older device, or not permitted here"
+NO_UNITS: Final = "its units' counters (GPM) are not reported: an older device, or not permitted here"
 
 
 class _Means:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 OPTIONS: Final = {
     "objective": ("time|efficiency|cost", "what decides"),
     "price_per_device_hour": ("X", "price of one device for an hour"),
-    "deadline": ("12h", "the result is needed in so long"),
-    "budget": ("X", "the rest of the run may cost so much"),
+    "deadline": ("12h", "the result is needed within this time"),
+    "budget": ("X", "the rest of the run may cost this much"),
     "remaining_steps": ("N", "optimizer steps left"),
 }
 

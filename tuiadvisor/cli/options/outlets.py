@@ -58,7 +58,7 @@ def add_outlets(parser: argparse.ArgumentParser, *, is_fleet: bool = False) -> N
         help="POST the same JSON there; @FILE reads the URL from a file: all users of a machine see arguments",
     )
     group.add_argument(
-        "--webhook-format", choices=("json", "slack"), default="json", help="slack: a text as Slack takes it"
+        "--webhook-format", choices=("json", "slack"), default="json", help="slack: a text in Slack's format"
     )
     group.add_argument(
         "--label", action="append", default=[], metavar="NAME=VALUE",
@@ -94,7 +94,7 @@ def words_of(options: argparse.Namespace, jobs: Sequence[str]) -> dict[str, tupl
             f"--metrics: {len(jobs)} jobs need as many ports from the one named on; name a lower one"
         )
     if FLEET_JOB in dict(wishes.labels):
-        raise TuiadvisorError(f"--label {FLEET_JOB}: there is such a label already; name it otherwise")
+        raise TuiadvisorError(f"--label {FLEET_JOB}: that label exists already; choose another name")
     same = ["--otlp"] if wishes.otlp else []
     same += [f"--on-finding={options.on_finding}"] if options.on_finding is not None else []
     same += [f"--webhook={options.webhook}"] if options.webhook is not None else []
@@ -169,7 +169,7 @@ def _labels(given: list[str]) -> tuple[tuple[str, str], ...]:
                 f"--label {one_line(text)}: write NAME=VALUE, with a NAME of letters, digits and _"
             )
         if name in metrics.TAKEN or name in found:
-            raise TuiadvisorError(f"--label {name}: there is such a label already; name it otherwise")
+            raise TuiadvisorError(f"--label {name}: that label exists already; choose another name")
         found[name] = metrics.label(value)
     if len(found) > metrics.MAX_LABELS:
         raise TuiadvisorError(f"--label: {metrics.MAX_LABELS} at most")

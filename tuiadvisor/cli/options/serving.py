@@ -28,7 +28,7 @@ def add_serving(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "--every",
         type=seconds,
         metavar="SECONDS",
-        help="of an address: read it twice, so far apart; of two files: how far apart they are",
+        help="for an address: read it twice, this far apart; for two files: how far apart they are",
     )
     for signal, what in zip(
         OBJECTIVES, ("time to the first token", "time per output token", "whole request"), strict=True

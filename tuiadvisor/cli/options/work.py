@@ -17,8 +17,8 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     """--budget, of step time."""
     parser.add_argument(
         "--budget", dest="budget_ppm", type=share_ppm, metavar="0.25%",
-        help="share of the step time that the probes may take; they sample less to keep it, down to the one record a "
-        "step that is always written (default 0.25%%)",
+        help="share of the step time that the probes may take; they sample less to stay within it, down to "
+        "the one record a step that is always written (default 0.25%%)",
     )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def checked_address(word: str) -> str:
     if not host or not word.isascii() or not word.isprintable() or " " in word:
         raise TuiadvisorError(f"{word}: no address; write http://HOST:PORT/metrics")
     if parts.username is not None:
-        raise TuiadvisorError("an address must hold no password: save the page by curl and name the file")
+        raise TuiadvisorError("an address must hold no password: save the page with curl and name the file")
     path = parts.path if parts.path not in {"", "/"} else "/metrics"
     return urlunsplit((parts.scheme.lower(), parts.netloc, path, parts.query, ""))
 
@@ -83,7 +83,7 @@ def fetch(address: str, clock: Callable[[], float] = time.monotonic) -> Fetched:
         with opener.open(Request(address, headers=HEADERS), timeout=ANSWER_S) as answer:  # noqa: S310 - checked
             served_s = _served_s(answer.headers.get("Date"))
             if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-                raise TuiadvisorError(f"{address}: the page came compressed; save it by curl --compressed")
+                raise TuiadvisorError(f"{address}: the page came compressed; save it with curl --compressed")
             return Fetched(address, _read(answer, address, clock), clock(), served_s)
     except HTTPError as error:
         raise TuiadvisorError(_status(address, error)) from None
@@ -115,8 +115,10 @@ def _status(address: str, error: HTTPError) -> str:
     to = error.headers.get("Location", "") if error.headers else ""
     error.close()
     if to:
-        return f"{address}: sends on to {to[:200]!r}, which is not followed; name that address if it is right"
-    return f"{address}: the server answers {error.code}; name the page of its metrics, mostly /metrics"
+        return (
+            f"{address}: redirects to {to[:200]!r}, which is not followed; name that address if it is right"
+        )
+    return f"{address}: the server answers {error.code}; name the page of its metrics, usually /metrics"
 
 
 def _reason(reason: object) -> str:

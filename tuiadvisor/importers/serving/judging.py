@@ -107,7 +107,7 @@ def _decided(
         return "tune", "An objective is missed, and no rule says by what."
     if any(values[f"{signal}_slo_s"] is not None for signal in OBJECTIVES):
         return None, "Whether an objective is met lies between the edges of a bucket."
-    return None, "Nothing stands out, and no objective is stated of a latency that the page tells."
+    return None, "Nothing stands out, and no objective is stated for a latency that the page reports."
 
 
 def _sentence(headline: str) -> str:

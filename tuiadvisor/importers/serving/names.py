@@ -196,11 +196,11 @@ TRITON: Final = Server(
         ),
     },
     lacks={
-        "ttft": "Triton tells the first response only with --metrics-config histogram_latencies=true and a decoupled "
+        "ttft": "Triton reports the first response only with --metrics-config histogram_latencies=true and a decoupled "
         "model",
         "tpot": "Triton has no metric of time per output token: measure it at the client",
-        "e2e": "Triton's page has sums of latencies, which tell a mean and no quantile: measure at the client",
-        "queue": "Triton's page has sums of queueing, which tell a mean and no quantile",
+        "e2e": "Triton's page has sums of latencies, which give a mean and no quantile: measure at the client",
+        "queue": "Triton's page has sums of queueing, which give a mean and no quantile",
         "preemptions": "Triton has no metric of preemptions",
         "prefill": "Triton has no metric of prefill",
     },

@@ -28,7 +28,7 @@ MAX_MODELS: Final = 16
 KNOWN: Final = ", ".join(server.name for server in SERVERS)
 NOTHING: Final = (
     f"no metric of a known server is on the page ({KNOWN}): name the server's own page, and start SGLang with "
-    "--enable-metrics; of another server state what its metrics are called in the names of one of these"
+    "--enable-metrics; for another server, state which of its metrics stand for those of one of these"
 )
 
 

@@ -234,7 +234,7 @@ class Screens(WireApp, inherit_bindings=False):
         """Send a command to the feed and look for its answer soon."""
         if isinstance(command, DeskCommand):
             if self.beside is None:
-                self.place.say("not available here: the screens were started without a desk")
+                self.place.say("not available in these screens")
                 return
             self.beside.command(command)
         else:

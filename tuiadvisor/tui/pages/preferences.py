@@ -127,7 +127,7 @@ class PreferencesPage(Page):
         room = width - 2 * MARGIN
         rows = [rule("preferences", room, "left and right change, enter types a number"), BLANK]
         rows += [row for option in OPTIONS for row in self._rows(option, room)]
-        where = f"Kept in {self.file}" if self.file else "Not kept: the screens were started without a desk"
+        where = f"Kept in {self.file}" if self.file else "Not kept: these screens keep no preferences"
         rows += [BLANK, *(line((text, "dim")) for text in wrap(where, room))]
         rows += [each for text in NOTES for each in bullet("·", text, room, "dim")]
         return self.arranged(
