@@ -15,6 +15,8 @@ from tuiadvisor.cli.commands import COMMANDS
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+# Of an action that is not GitHub's own no hash could be read from its repository yet.
+BY_NAME = {"pypa/gh-action-pypi-publish@release/v1", "docker://rhysd/actionlint:1.7.7"}
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -40,6 +42,18 @@ def test_workflows_call_targets_that_exist_with_few_rights(path: Path) -> None:
         assert ("uses" in step) != ("run" in step)
         if step.get("uses", "").startswith("actions/checkout"):
             assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_those_of_one_commit_and_dependabot_renews_them(path: Path) -> None:
+    used = re.findall(r"uses: (\S+)(.*)", path.read_text())
+    assert used
+    for action, comment in used:
+        if action not in BY_NAME:  # a tag can be moved to other code, a hash cannot
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action)
+            assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment)
+    renewed = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())
+    assert "github-actions" in [each["package-ecosystem"] for each in renewed["updates"]]
 
 
 def test_the_version_that_a_release_is_checked_against_is_that_of_the_package() -> None:
