@@ -342,3 +342,13 @@ def test_a_webhooks_url_may_lie_in_a_file(tmp_path: Path, hook: str, late: RunVi
         outlets_of(parser.parse_args(["--webhook=@/no/such"])),
     ):
         pass
+
+
+@pytest.mark.parametrize("option", ["--webhook", "--on-finding", "--metrics-file", "--metrics-token"])
+def test_an_option_of_a_variable_that_is_not_set_is_a_line(option: str) -> None:
+    """`--webhook "$URL"` where URL is not set told nobody, and said nothing."""
+    parser = argparse.ArgumentParser()
+    add_outlets(parser)
+    options = parser.parse_args(["--metrics", "127.0.0.1:0", option, ""])
+    with pytest.raises(TuiadvisorError, match=f"{option}: nothing is named"), outlets_of(options):
+        pytest.fail("a session begins")

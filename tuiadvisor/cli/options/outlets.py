@@ -70,6 +70,7 @@ def add_outlets(parser: argparse.ArgumentParser, *, is_fleet: bool = False) -> N
 @contextlib.contextmanager
 def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
     """The Outlets that were asked for, listening; None where there are none. What failed is said at the end."""
+    _refuse_empty(options)
     asked = (options.metrics, options.metrics_file, options.otlp, options.on_finding, options.webhook)
     if not any(asked):
         _refuse_alone(options)
@@ -86,6 +87,7 @@ def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
 
 def words_of(options: argparse.Namespace, jobs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The same options for the session of each job of a fleet. TuiadvisorError for what cannot work in any."""
+    _refuse_empty(options)
     module = importlib.import_module("tuiadvisor.outlets.outlets")
     wishes = _wishes(options, None)
     module.check(wishes)
@@ -123,6 +125,13 @@ def follow(outlets: Any, feed: LiveFeed) -> None:
         return None if state.past is not None or state.stretch is not None or feed.frozen else state.view
 
     outlets.follow(latest)
+
+
+def _refuse_empty(options: argparse.Namespace) -> None:
+    """TuiadvisorError for an option with nothing in it: a variable of a script that is not set, and nobody is told."""
+    for name in ("metrics_token", "metrics_file", "on_finding", "webhook"):
+        if getattr(options, name, None) == "":
+            raise TuiadvisorError(f"--{name.replace('_', '-')}: nothing is named; leave it out or name one")
 
 
 def _refuse_alone(options: argparse.Namespace) -> None:
