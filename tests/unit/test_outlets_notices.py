@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import socket
@@ -352,3 +353,36 @@ def test_an_option_of_a_variable_that_is_not_set_is_a_line(option: str) -> None:
     options = parser.parse_args(["--metrics", "127.0.0.1:0", option, ""])
     with pytest.raises(TuiadvisorError, match=f"{option}: nothing is named"), outlets_of(options):
         pytest.fail("a session begins")
+
+
+def test_a_receiver_that_drips_does_not_hold_an_attempt_for_longer_than_its_limit(
+    late: RunView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then is within each read's limit: one notice held up all later ones for hours."""
+    monkeypatch.setattr(delivery, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(delivery, "WEBHOOK_S", 0.3)
+    asked, told = [], []
+
+    def drip(connection: socket.socket) -> None:
+        with connection:
+            asked.append(connection.recv(1 << 16))
+            with contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-A: ")
+                while not has_ended.wait(0.05):
+                    connection.sendall(b"a")
+
+    def serve(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
+
+    has_ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        receiver = WebhookReceiver(f"http://127.0.0.1:{listening.getsockname()[1]}/", "json")
+        telling = threading.Thread(target=lambda: told.append(receiver.deliver(news(late))), daemon=True)
+        telling.start()
+        telling.join(PATIENCE_S)
+        has_ended.set()
+    assert told == ["no answer within 0.3 s"]
+    assert len(asked) == 3

@@ -12,6 +12,7 @@ import queue
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -35,6 +36,7 @@ Format = Literal["json", "slack"]
 MAX_WAITING: Final = 200  # notices; the oldest go first
 COMMAND_S: Final = 30.0
 WEBHOOK_S: Final = 5.0
+CUT_S: Final = 0.2  # after it, until an attempt has ended: a connection may still be under way
 PAUSES_S: Final = (1.0, 4.0)  # before a second and a third attempt
 LAST_S: Final = 5.0  # for what is still waiting when the session ends
 
@@ -119,6 +121,53 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """None: the answer counts as an error."""
 
 
+class _Attempt:
+    """One POST that is cut off after WEBHOOK_S: urllib's limit is one of each read, which a byte now and then keeps."""
+
+    def __init__(self) -> None:
+        self._connections: list[http.client.HTTPConnection] = []
+        self.was_cut = False
+
+    def plain(self, *args: Any, **named: Any) -> http.client.HTTPConnection:
+        """A connection to remember, as urllib makes one."""
+        self._connections.append(http.client.HTTPConnection(*args, **named))
+        return self._connections[-1]
+
+    def encrypted(self, *args: Any, **named: Any) -> http.client.HTTPConnection:
+        """The same for https."""
+        self._connections.append(http.client.HTTPSConnection(*args, **named))
+        return self._connections[-1]
+
+    def limit(self, has_ended: threading.Event) -> None:
+        """For a thread of its own: once the time is over, whoever reads from a connection goes on as at its end."""
+        while not has_ended.wait(CUT_S if self.was_cut else WEBHOOK_S):
+            self.was_cut = True
+            for each in self._connections:
+                if each.sock is not None:
+                    with suppress(OSError):  # not TLS' own shutdown, which is not made for two threads
+                        socket.socket.shutdown(each.sock, socket.SHUT_RDWR)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, attempt: _Attempt) -> None:
+        super().__init__()
+        self._attempt = attempt
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """As urllib does, by a connection that can be cut."""
+        return self.do_open(self._attempt.plain, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, attempt: _Attempt) -> None:
+        super().__init__()
+        self._attempt = attempt
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """The same for https."""
+        return self.do_open(self._attempt.encrypted, req)
+
+
 def slack_text(notice: Notice) -> str:
     """One line in which nothing is a mark-up: a job's name, which is somebody else's, calls no channel."""
     return html.escape(one_line(notice.text()), quote=False)
@@ -144,7 +193,6 @@ class WebhookReceiver:
             )
         self.name = f"--webhook {parts.scheme}://{parts.hostname}"
         self._url, self._kind = url, kind
-        self._opener = urllib.request.build_opener(_NoRedirect())
         self._ended = threading.Event()
 
     def deliver(self, notice: Notice) -> str:
@@ -170,8 +218,20 @@ class WebhookReceiver:
         request = urllib.request.Request(  # noqa: S310  http and https alone get past __init__
             self._url, body, {"Content-Type": "application/json", "User-Agent": "tuiadvisor"}, method="POST"
         )
+        attempt, has_ended = _Attempt(), threading.Event()
+        threading.Thread(
+            target=attempt.limit, args=(has_ended,), name="tuiadvisor-webhook", daemon=True
+        ).start()
         try:
-            with self._opener.open(request, timeout=WEBHOOK_S):
+            why = self._answer_of(request, attempt)
+        finally:
+            has_ended.set()
+        return f"no answer within {WEBHOOK_S:.3g} s" if attempt.was_cut else why
+
+    def _answer_of(self, request: urllib.request.Request, attempt: _Attempt) -> str:
+        opener = urllib.request.build_opener(_NoRedirect(), _Http(attempt), _Https(attempt))
+        try:
+            with opener.open(request, timeout=WEBHOOK_S):
                 return ""
         except urllib.error.HTTPError as error:
             error.close()
@@ -181,7 +241,7 @@ class WebhookReceiver:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
-                return f"no answer within {WEBHOOK_S:.0f} s"
+                return f"no answer within {WEBHOOK_S:.3g} s"
             return one_line(str(getattr(reason, "strerror", None) or type(reason).__name__))
 
 
