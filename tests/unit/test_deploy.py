@@ -62,6 +62,17 @@ def test_manifests_mount_what_they_have_and_ask_for_no_more_than_tracing(path: P
             assert set(security.get("capabilities", {}).get("add", ())) <= {"SYS_PTRACE"}
 
 
+def test_the_hub_may_run_where_pods_are_restricted() -> None:
+    """It traces nobody: Kubernetes' profile `restricted`, which a namespace may enforce, lets it in."""
+    (pod,) = pods(DEPLOY / "kubernetes" / "hub.yaml")
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert all({"emptyDir", "secret"} & set(volume) for volume in pod["volumes"])
+    for container in pod["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
 def commands() -> list[str]:
     """What manifests start of ours."""
     texts = []
