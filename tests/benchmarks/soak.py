@@ -227,10 +227,14 @@ def tell(courses: list[Course], steps: Steps, sizes: list[tuple[float, int]], vi
     edge_s = min(600.0, timed[-1][0] / 4)
     first = [ms for at, ms in timed if at <= edge_s]
     last = [ms for at, ms in timed if at >= timed[-1][0] - edge_s]
-    rate = slope(sizes) * 3600 / 1e6 if len(sizes) > 2 else 0.0
+    rate = (
+        f"{slope(sizes) * 3600 / 1e6:.1f} MB an hour"
+        if len(sizes) > 2
+        else "too short to say its size an hour"
+    )
     print(
         f"\nsteps {len(timed)}; median {statistics.median(first):.2f} ms in the first {edge_s / 60:.1f} min, "
-        f"{statistics.median(last):.2f} in the last; recording {rate:.1f} MB an hour"
+        f"{statistics.median(last):.2f} in the last; recording {rate}"
     )
     for name, said in visitors.said.items():
         different = {line: said.count(line) for line in said}
