@@ -125,8 +125,12 @@ def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
     )
     assert why_stepless(folded([]).view()) is None
     waits = {"rank": 0, "state": "live", "no_step": "it waits"}
-    stopped = {"rank": 1, "state": "waiting_to_attach", "detail": "it is stopped (state T)"}
-    assert "rank 1: it is stopped (state T)" == why_stepless(
+    stopped = {
+        "rank": 1,
+        "state": "waiting_to_attach",
+        "detail": "it is stopped (state T); let it continue first",
+    }
+    assert "rank 1: it is stopped (state T); let it continue first" == why_stepless(
         folded([hello(Job(num_ranks=2), "node0"), status(1, [waits, stopped])]).view()
     )
 
@@ -168,6 +172,20 @@ def test_a_process_without_a_rank_that_makes_no_step_is_told_as_such() -> None:
     asked = "Not enough yet: 20 more steady steps."
     for entries in ([idle, {**idle, "no_step": "it is stopped"}], [{"rank": None, "state": "live"}]):
         assert asked == folded([status(1, entries)]).view().verdict.sentence
+
+
+def test_a_stopped_process_of_which_nothing_was_seen_is_told_what_lets_it_go_on() -> None:
+    """Its recording asked for 20 more steady steps below the reason; what passes by itself is no reason yet."""
+    why = "it is stopped (state T); let it continue first: kill -CONT 7"
+    stopped: dict[str, object] = {"rank": None, "state": "waiting_to_attach", "detail": why}
+    told = "Not enough yet: no step was seen."
+    assert f"{told} What was found: {why}" == folded([status(1, [stopped])]).view().verdict.sentence
+    ranked = [{**stopped, "rank": 0}, {**stopped, "rank": 1}]
+    assert f"{told} Rank 0 (and 1 more): {why}" == folded([status(1, ranked)]).view().verdict.sentence
+    for detail in (WAITING_FOR_INTERPRETER, "has not imported torch yet"):
+        for rank in (None, 0):
+            passing = folded([status(1, [{**stopped, "rank": rank, "detail": detail}])]).view()
+            assert "Not enough yet: 20 more steady steps." == passing.verdict.sentence
 
 
 def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:

@@ -13,11 +13,12 @@ from tuiadvisor.causes.cause import rank_words
 
 WAITING_FOR_INTERPRETER: Final = "waiting for the interpreter"  # as an agent says it
 NO_STEP: Final = "attached, but no training step was seen"
+TO_DO: Final = "; "  # between why and what to do about it; what passes by itself has neither
 
 
 def is_held_up(state: str, detail: str) -> bool:
-    """Whether a rank cannot be entered for a reason that was found, as one that is stopped."""
-    return state == "waiting_to_attach" and detail not in {"", WAITING_FOR_INTERPRETER}
+    """Whether a rank cannot be entered for a reason that stays until somebody does something, as a stop."""
+    return state == "waiting_to_attach" and says_what_to_do(detail)
 
 
 def left_out(payload: Payload, host: str) -> str:
@@ -62,5 +63,17 @@ def why_stepless(reasons: tuple[str, ...]) -> str:
 
     reasons: of `unplaced`. Behind what was found stands a command for one process.
     """
-    found = {one.partition(f"{NO_STEP}: ")[2].partition(" (")[0] for one in reasons}
+    found = {_found(one) for one in reasons}
     return f"What was found: {found.pop()}" if len(found) == 1 and "" not in found else ""
+
+
+def _found(reason: str) -> str:
+    if NO_STEP in reason:
+        return reason.partition(f"{NO_STEP}: ")[2].partition(" (")[0]
+    why = reason.partition(": ")[2]
+    return why if says_what_to_do(why) else ""
+
+
+def says_what_to_do(why: str) -> bool:
+    """Whether a reason why a process is not watched stays until somebody does something: as refusals put it."""
+    return TO_DO in why
