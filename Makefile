@@ -62,6 +62,7 @@ steady: $(VENV)/.dev-installed  ## the suite again and again on one core, beside
 	$(BIN)/python tests/steady.py --runs $(RUNS) $(CONDITIONS)
 
 test-all: KINDS = (extended or not extended)
+test-all fuzz: export ALL_EXAMPLES = 1
 test-all: test  ## also every other fault, schedule and size; half an hour
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning, DeepSpeed and Ray run

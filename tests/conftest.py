@@ -14,6 +14,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import skips
+from thinned import num_examples
 
 # Rules of whoever runs the tests must not decide them; processes that tests start inherit this.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
@@ -25,9 +26,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # The default limit of 200 ms an example fails on a busy machine, and says nothing about the code.
-settings.register_profile("tuiadvisor", deadline=None)
+settings.register_profile("tuiadvisor", deadline=None, max_examples=num_examples(100))
 # A fixed seed where a change is judged; at a desk each run tries other examples.
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=num_examples(100))
 settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.environ else "tuiadvisor")
 
 

@@ -10,6 +10,7 @@ import re
 import stat
 import tomllib
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -185,8 +186,16 @@ def catalog_dir() -> Path:
 
 
 def load_catalog(directory: str | Path | None = None) -> tuple[Rule, ...]:
-    """All rules of a folder (default: the shipped catalogue), by file name. RuleError at the first mistake."""
-    folder = Path(directory) if directory is not None else catalog_dir()
+    """A folder's rules, by file name; the shipped ones (default) are read once. RuleError at the first mistake."""
+    return _shipped() if directory is None else _rules_in(Path(directory))
+
+
+@cache
+def _shipped() -> tuple[Rule, ...]:
+    return _rules_in(catalog_dir())
+
+
+def _rules_in(folder: Path) -> tuple[Rule, ...]:
     rules = [load_rule(path) for path in sorted(folder.glob("*.toml"))]
     if not rules:
         raise RuleError(f"{folder}: no rule files (*.toml) in it")

@@ -7,6 +7,7 @@ each answer means, and the one command that would measure it instead of asking.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,8 +110,16 @@ def questions_dir() -> Path:
 
 
 def load_questions(directory: str | Path | None = None) -> tuple[Question, ...]:
-    """All questions, by pattern. RuleError at the first mistake, naming the file."""
-    folder = Path(directory) if directory is not None else questions_dir()
+    """All questions, by pattern; the shipped ones (default) are read once. RuleError at the first mistake."""
+    return _shipped() if directory is None else _questions_in(Path(directory))
+
+
+@cache
+def _shipped() -> tuple[Question, ...]:
+    return _questions_in(questions_dir())
+
+
+def _questions_in(folder: Path) -> tuple[Question, ...]:
     paths = sorted(folder.glob("*.toml"))
     if not paths:
         raise RuleError(f"{folder}: no files of questions (*.toml) in it")

@@ -1,7 +1,7 @@
 """How many hostile inputs a test tries, and how a good input becomes a hostile one.
 
 `make fuzz` sets FUZZ_TIMES, by which every count here is multiplied, and FUZZ_SEED; a plain run tries the same few
-inputs each time.
+inputs each time, a quarter of what `make test-all` and `make fuzz` begin with.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import random
 from typing import TYPE_CHECKING, Final
+
+from thinned import num_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,8 +50,8 @@ TOML_ODD: Final = (
 
 
 def num_inputs(num: int) -> int:
-    """So many in a plain run, more in a long one."""
-    return num * TIMES
+    """A part of so many in a plain run, all of them with `make test-all`, more in a long one."""
+    return num_examples(num) * TIMES
 
 
 def chances(num: int) -> Iterator[random.Random]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, elastic, encoded, frames, hello
+from thinned import num_examples
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps.recent_steps import KEPT
@@ -140,7 +141,7 @@ def test_batches_fold_as_single_frames_do(name: str) -> None:
     for frame in data:
         single.feed(frame)
     assert single.store.tracks.num
-    for seed in range(3):
+    for seed in range(num_examples(3)):
         lots = random.Random(f"{name} {seed}")  # noqa: S311
         assert_same_state(single, in_batches(data, lots))
 
@@ -179,7 +180,7 @@ ABSENT = {"rows": 3, "columns": {"rank": {"w": 1, "lo": 0, "p": "AAAA", "at": [[
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=num_examples(300), deadline=None)
 @example([ABSENT])
 @given(st.lists(HOSTILE.map(lambda columns: {"rows": 3, "columns": columns}) | SOUND, max_size=6))
 def test_many_payloads_read_as_each_of_them_alone(payloads: list[dict[str, object]]) -> None:

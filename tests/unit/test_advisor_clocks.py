@@ -18,6 +18,7 @@ from synthetic_run import (
     frames,
     simulate,
 )
+from thinned import crossed
 
 from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.views.run_view import RunView
@@ -93,8 +94,7 @@ def said(view: RunView) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seq_known", [True, False], ids=["sequence", "clocks only"])
+@pytest.mark.parametrize(("way", "seq_known"), crossed(WAYS, [True, False]))
 @pytest.mark.parametrize("faults", FAULTS)
 def test_wrong_clocks_change_no_verdict(faults: str, seq_known: bool, way: str) -> None:
     """Offset of hours, 100 ppm, a step of NTP and a slew: the same decision, findings and ranks as with true clocks."""

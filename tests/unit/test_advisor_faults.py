@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from synthetic_run import MS, STEP_NAMES, Fault, Job, above_info, final_view, folded, frames, simulate
+from thinned import crossed, num_examples
 
 from tuiadvisor.metrics.lateness.job_losses import hideable_s
 
@@ -19,8 +20,7 @@ CAUSES = {
 }
 
 
-@pytest.mark.parametrize("kind", CAUSES)
-@pytest.mark.parametrize("num_ranks", [2, 4, 8])
+@pytest.mark.parametrize(("kind", "num_ranks"), crossed(CAUSES, [2, 4, 8]))
 @pytest.mark.parametrize(("severity", "onset"), [(0.1, 0), (0.2, 97), (1.0, 97)])
 def test_late_rank_is_named_with_phase_onset_and_loss(
     kind: str, num_ranks: int, severity: float, onset: int
@@ -435,8 +435,8 @@ def test_64_ranks_one_late() -> None:
 
 @pytest.mark.parametrize("num_ranks", [2, 4, 8])
 def test_healthy_runs_have_no_finding_above_info(num_ranks: int) -> None:
-    """24 seeds each of noise, heavy noise and short steps with spikes: keep, and no rank named."""
-    for seed in range(8):
+    """Two seeds (all: eight) of noise, heavy noise, and short steps with spikes: keep, and no rank named."""
+    for seed in range(num_examples(8)):
         for shape in (
             {},
             {"noise": 0.15, "spike_chance": 0.05, "spike_s": 8 * MS},

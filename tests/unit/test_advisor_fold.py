@@ -270,7 +270,7 @@ def test_no_frames_is_no_verdict() -> None:
 def test_too_few_steps_give_no_verdict_but_say_how_many_more() -> None:
     """Below 20 steady steps there is no finding and no decision, whatever the fault."""
     advisor = Advisor()
-    for frame in frames(Job(num_steps=60, faults=(Fault("data", (1,), 30 * MS),)), rows_per_frame=1):
+    for frame in frames(Job(num_steps=36, faults=(Fault("data", (1,), 30 * MS),)), rows_per_frame=1):
         advisor.feed_frame(frame)
         view = advisor.view()
         assert (view.window.num_missing_steps == 0) == (view.verdict.decision is not None)
@@ -648,7 +648,7 @@ def test_a_range_over_a_restart_says_which_of_its_steps_it_has_no_figures_of(*, 
 @pytest.mark.slow
 def test_a_range_longer_than_a_view_says_so() -> None:
     """Its last steps alone are in the figures."""
-    job = Job(num_ranks=64, num_steps=2300)
+    job = Job(num_ranks=8, num_steps=2300)
     sequence = list(map(encoded, frames(job)))
     view = diagnose(sequence, (100, 2299))
     width = (view.window.last_step or 0) - (view.window.first_step or 0) + 1

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from snapshot import views
+from thinned import num_examples
 from unit.synthetic_pipeline import Pipeline, pipeline_run
 from unit.synthetic_run import MS, Fault, Job, final_view
 
@@ -90,7 +91,7 @@ def test_many_outliers_are_counted_and_some_are_named() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(st.data())
 def test_groups_hold_every_rank_once(data: st.DataObject) -> None:
     """Whatever hosts and stages they say; sums and worst levels are those of a loop over ranks."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_run import Fault, Job, final_view, folded, frames
 from test_advisor_oddities import host_frames
+from thinned import crossed
 
 from tuiadvisor.causes.facts import DOMINANT_WAIT
 from tuiadvisor_rules.loader import load_catalog
@@ -21,8 +22,7 @@ def job(num_steps: int, *faults: Fault, seed: int = 0, num_ranks: int = 2, noise
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_ranks", [2, 4, 16])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("num_ranks", "seed"), crossed([2, 4, 16], range(3)))
 def test_a_rank_that_is_late_in_long_steps_is_named_early(num_ranks: int, seed: int) -> None:
     """767 ms in each step: nobody has to wait for 20 of them, and never is another one named."""
     decided = []
@@ -37,8 +37,7 @@ def test_a_rank_that_is_late_in_long_steps_is_named_early(num_ranks: int, seed: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_steps", [8, 10, 13, 17])
-@pytest.mark.parametrize("noise", [0.03, 0.08, 0.15])
+@pytest.mark.parametrize(("num_steps", "noise"), crossed([8, 10, 13, 17], [0.03, 0.08, 0.15]))
 @pytest.mark.parametrize(
     "seeds", [range(16), pytest.param(range(16, 60), marks=pytest.mark.extended)], ids=["few", "rest"]
 )

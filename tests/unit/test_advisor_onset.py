@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
+from thinned import crossed
 
 pytestmark = pytest.mark.slow
 
 ONSET = 201
 
 
-@pytest.mark.parametrize("num_ranks", [2, 4])
 @pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("data", (1,), 15 * MS, onset=ONSET),
-        Fault("data", (1,), 15 * MS, onset=ONSET, every=2),
-        Fault("data", (1,), 15 * MS, onset=ONSET, every=3),
-        Fault("data", (1,), 15 * MS, onset=ONSET, every=5),
-        Fault("data", (1,), 15 * MS, onset=ONSET, chance=0.33),
-        Fault("data", (1,), 15 * MS, onset=ONSET, chance=0.5),
-        Fault("backward", (1,), 8 * MS, onset=ONSET, every=3),
-    ],
-    ids=lambda fault: f"{fault.kind}-{fault.every}-{fault.chance}",
+    ("num_ranks", "fault"),
+    crossed(
+        [2, 4],
+        [
+            Fault("data", (1,), 15 * MS, onset=ONSET),
+            Fault("data", (1,), 15 * MS, onset=ONSET, every=2),
+            Fault("data", (1,), 15 * MS, onset=ONSET, every=3),
+            Fault("data", (1,), 15 * MS, onset=ONSET, every=5),
+            Fault("data", (1,), 15 * MS, onset=ONSET, chance=0.33),
+            Fault("data", (1,), 15 * MS, onset=ONSET, chance=0.5),
+            Fault("backward", (1,), 8 * MS, onset=ONSET, every=3),
+        ],
+    ),
 )
 def test_onset_loss_and_gain_are_those_since_the_step(num_ranks: int, fault: Fault) -> None:
     """The onset within five steps, loss and speed-up within a tenth of what the steps since then really lose."""
@@ -52,8 +54,7 @@ def test_lateness_is_told_as_long_as_it_is(num_ranks: int) -> None:
     assert 1 / 3 == pytest.approx(finding.evidence["hit_share"], abs=0.05)
 
 
-@pytest.mark.parametrize("num_ranks", [3, 4, 5])
-@pytest.mark.parametrize("culprit", [0, 1, 2])
+@pytest.mark.parametrize(("num_ranks", "culprit"), crossed([3, 4, 5], [0, 1, 2]))
 def test_late_in_every_fifth_step_is_named_though_its_typical_step_is_short(
     num_ranks: int, culprit: int
 ) -> None:
@@ -123,8 +124,7 @@ def test_two_kinds_of_steps_too_near_to_be_told_apart_are_sized_right() -> None:
         assert lost_s == pytest.approx(late.loss_s_per_step, rel=0.15)
 
 
-@pytest.mark.parametrize("num_ranks", [2, 4])
-@pytest.mark.parametrize("noise", [{}, {"noise": 0.12, "spike_chance": 0.05}], ids=["usual", "loaded"])
+@pytest.mark.parametrize(("num_ranks", "noise"), crossed([2, 4], [{}, {"noise": 0.12, "spike_chance": 0.05}]))
 def test_a_disturbance_before_it_moves_no_onset_of_every_third_step(
     num_ranks: int, noise: dict[str, float]
 ) -> None:

@@ -20,6 +20,7 @@ from synthetic_run import (
     simulate,
 )
 from test_advisor_oddities import status
+from thinned import crossed
 
 from tuiadvisor.events import StepFlag
 from tuiadvisor.report.document import document
@@ -377,8 +378,7 @@ def test_phases_that_nothing_was_seen_of_are_unknown_in_the_document() -> None:
     assert [1] == list(found["pauses"][0]["ranks"])  # type: ignore[index]
 
 
-@pytest.mark.parametrize("num_stalls", [4, 6, 9])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("num_stalls", "seed"), crossed([4, 6, 9], range(4)))
 def test_stalls_of_one_rank_at_any_distance_are_its_own(num_stalls: int, seed: int) -> None:
     """400 ms now and then, most of them near each other, beside a spike of another rank: not "stragglers vary"."""
     stream = np.random.default_rng(seed)

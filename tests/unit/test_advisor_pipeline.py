@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from synthetic_pipeline import MS, Pipeline, frames, on_devices, pipeline_run
 from synthetic_run import Job, above_info, final_view, folded
 from test_advisor_hostile import assert_finite
+from thinned import crossed, num_examples
 
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind
@@ -48,8 +49,7 @@ def test_a_healthy_pipeline_is_kept(schedule: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1, 2, 3])
-@pytest.mark.parametrize("factor", [1.25, 2.0])
+@pytest.mark.parametrize(("rank", "factor"), crossed([0, 1, 2, 3], [1.25, 2.0]))
 def test_a_heavy_stage_is_named_with_what_it_costs(rank: int, factor: float) -> None:
     """At each position, against the same run without it: loss within a tenth, predicted step within 3 %."""
     healthy = pipeline_run(ENOUGH)
@@ -159,8 +159,9 @@ def test_what_more_micro_batches_save_is_what_they_save() -> None:
     assert "the mean step would take at best " in few.verdict.sentence
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@pytest.mark.parametrize("heavy", [((3, 1.6),), ((0, 2.5),), ((1, 1.4), (3, 1.8))])
+@pytest.mark.parametrize(
+    ("schedule", "heavy"), crossed(["1f1b", "gpipe"], [((3, 1.6),), ((0, 2.5),), ((1, 1.4), (3, 1.8))])
+)
 def test_more_micro_batches_save_less_where_a_stage_stays_heavy(
     schedule: str, heavy: tuple[tuple[int, float], ...]
 ) -> None:
@@ -267,8 +268,7 @@ def test_a_data_parallel_job_has_a_chain_and_no_pipeline() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize(("schedule", "rank"), crossed(["1f1b", "gpipe"], [0, 2]))
 def test_on_devices_a_heavy_stage_is_named_by_what_the_devices_take(schedule: str, rank: int) -> None:
     """Launches are alike on all ranks and no two devices share a clock: it costs what the same run on a CPU says."""
     job = replace(ENOUGH, schedule=schedule, heavy=((rank, 1.5),), recorded=tuple(range(4, 28)))
@@ -366,7 +366,7 @@ VALUE = st.one_of(st.integers(-3, 20), st.sampled_from([1 << 62, -(1 << 63), (1 
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(
     st.lists(st.tuples(*([VALUE] * len(EVENT_NAMES))), max_size=20),
     st.lists(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames
+from thinned import crossed
 
 from tuiadvisor.metrics.steps.barrier import find_barrier
 
@@ -27,8 +28,7 @@ def test_a_rank_that_is_late_in_each_step_is_named_with_its_size(num_ranks: int,
     assert 3.5 * MS < late.loss_s_per_step < 5.5 * MS
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("meets_every", [3, 8, 16])
+@pytest.mark.parametrize(("seed", "meets_every"), crossed(range(4), [3, 8, 16]))
 def test_in_a_healthy_run_nobody_is_named(seed: int, meets_every: int) -> None:
     """Nor is the meeting a pause: what it takes is communication."""
     assert [] == above_info(final_view(replace(ROUNDS, seed=seed, meets_every=meets_every)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from simulated_devices import folded
 from simulated_stages import MS, StageJob, frames, simulate
-from thinned import thinned
+from thinned import crossed, thinned
 
 from tuiadvisor.metrics.pipeline.stage_account import MAX_REST
 from tuiadvisor.views.run_view import RunView
@@ -28,8 +28,10 @@ def step_s(job: StageJob) -> float:
     return float(np.mean(simulate(job).step_s[10:]))
 
 
-@pytest.mark.parametrize("look", [1, 10, 0])
-@pytest.mark.parametrize("job", [JOB, GPIPE, INTERLEAVED, replace(JOB, num_ranks=2, num_micro_batches=16)])
+@pytest.mark.parametrize(
+    ("look", "job"),
+    crossed([1, 10, 0], [JOB, GPIPE, INTERLEAVED, replace(JOB, num_ranks=2, num_micro_batches=16)]),
+)
 def test_equal_stages_and_the_schedules_own_bubble_are_kept(job: StageJob, look: int) -> None:
     """Whether or not the threads run ahead, for each schedule."""
     view = view_of(replace(job, look_every=look))
@@ -49,8 +51,7 @@ def test_too_few_micro_batches_are_told_of_devices_as_of_threads() -> None:
     assert ("tune", "pipeline_bubble") == (view.verdict.decision, view.verdict.finding)
 
 
-@pytest.mark.parametrize("job", [JOB, GPIPE, INTERLEAVED])
-@pytest.mark.parametrize("rank", [0, 1, 3])
+@pytest.mark.parametrize(("job", "rank"), crossed([JOB, GPIPE, INTERLEAVED], [0, 1, 3]))
 def test_a_slow_device_is_never_kept(job: StageJob, rank: int) -> None:
     """By an eighth: its stages are the heavy ones."""
     view = view_of(replace(job, slow_rank=((rank, 1.125),)))
@@ -132,7 +133,7 @@ def test_a_link_that_costs_next_to_nothing_is_kept() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("look", [1, 10, 0])
+@pytest.mark.parametrize("look", thinned([1, 10, 0], [10]))
 def test_threads_that_launch_slowly_make_no_heavy_stage_and_are_not_kept(look: int) -> None:
     """All alike: whoever waits for its input has more of a chunk launched by then, and looks lighter."""
     slow = replace(JOB, look_every=look, slow_thread=tuple((rank, 13.0) for rank in range(4)))

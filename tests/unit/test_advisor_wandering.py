@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
+from thinned import crossed, thinned
 
 from tuiadvisor.metrics.window.rotating import find_wandering
 from tuiadvisor.views.run_view import RunView
@@ -26,8 +27,7 @@ def wandering(view: RunView) -> list[object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_ranks", [2, 4, 8])
-@pytest.mark.parametrize("stretch", [12, 25, 50])
+@pytest.mark.parametrize(("num_ranks", "stretch"), crossed([2, 4, 8], [12, 25, 50]))
 def test_verdict_finding_and_loss_agree(num_ranks: int, stretch: int) -> None:
     """Nobody is named as a straggler; what curing it gives is what the job without it really gains."""
     healthy = Job(num_ranks=num_ranks, num_steps=400, seed=stretch)
@@ -72,7 +72,7 @@ def test_a_rank_that_is_late_throughout_is_named_beside_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", thinned(range(8), range(3)))
 def test_work_drawn_anew_each_step_does_not_wander(seed: int) -> None:
     """Lengths by lot, and healthy ranks with much noise: nothing in stretches."""
     for job in (
@@ -136,8 +136,7 @@ def by_lot(num_ranks: int, amount_s: float, num_steps: int, seed: int) -> tuple[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_ranks", [2, 4])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("num_ranks", "seed"), crossed([2, 4], range(6)))
 def test_one_late_rank_a_step_by_lot_does_not_wander(num_ranks: int, seed: int) -> None:
     """Five times of nine it is the same one by chance; without those stretches the job seemed to have changed, too."""
     faults = by_lot(num_ranks, 8 * MS, 320, seed)

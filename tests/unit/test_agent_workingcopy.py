@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from thinned import crossed
 
 from tuiadvisor.agent.workingcopy import CommitLookup, git_commit
 from tuiadvisor.inject import Identity, identify
@@ -78,8 +79,13 @@ def test_what_is_no_commit_is_unknown(proc: Path, head: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [".git", ".git/HEAD", ".git/packed-refs", ".git/commondir"])
-@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFCHR, stat.S_IFDIR, stat.S_IFSOCK], ids=str)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    crossed(
+        [".git", ".git/HEAD", ".git/packed-refs", ".git/commondir"],
+        [stat.S_IFIFO, stat.S_IFCHR, stat.S_IFDIR, stat.S_IFSOCK],
+    ),
+)
 def test_what_is_no_plain_file_is_not_opened(proc: Path, name: str, kind: int) -> None:
     """A FIFO would hold us until somebody writes to it, /dev/zero never ends, a terminal acts on being opened."""
     write(proc.parent / "repo/.git/HEAD", "ref: refs/heads/main\n")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import zstandard
 from synthetic_run import Job
+from thinned import crossed
 from unit.test_contents import recording
 from unit.test_import_cpu_traces import job as traced_on_cpu
 from unit.test_import_kineto import job as traced_job
@@ -86,26 +87,28 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "file",
-    [
-        ("a.log", NCCL, "nccl-tests"),
-        ("a.csv", OPS, "ops"),
-        ("a", json.dumps(FIO), "fio"),
-        ("a.json", "\n " + json.dumps(FIO, indent=2), "fio"),
-        (
-            "page.prom",
-            "# HELP vllm:num_requests_running Requests\nvllm:num_requests_running 1.0\n",
-            "serving",
-        ),
-        ("rank0.json", json.dumps(DUMP), "flight-recorder"),
-        ("nccl_trace_rank_0", pickle.dumps(DUMP, 2), "flight-recorder"),
-        ("nccl_trace_rank_0", pickle.dumps(DUMP), "flight-recorder"),
-        ("result_0.txt", '+ srun\n0: :::MLLOG {"key": "run_start", "time_ms": 5}\n', "steplog"),
-        ("t.json", json.dumps([{"ph": "X", "name": "k", "ts": 1}]), "kineto"),
-        ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),
-    ],
+    ("file", "packed"),
+    crossed(
+        [
+            ("a.log", NCCL, "nccl-tests"),
+            ("a.csv", OPS, "ops"),
+            ("a", json.dumps(FIO), "fio"),
+            ("a.json", "\n " + json.dumps(FIO, indent=2), "fio"),
+            (
+                "page.prom",
+                "# HELP vllm:num_requests_running Requests\nvllm:num_requests_running 1.0\n",
+                "serving",
+            ),
+            ("rank0.json", json.dumps(DUMP), "flight-recorder"),
+            ("nccl_trace_rank_0", pickle.dumps(DUMP, 2), "flight-recorder"),
+            ("nccl_trace_rank_0", pickle.dumps(DUMP), "flight-recorder"),
+            ("result_0.txt", '+ srun\n0: :::MLLOG {"key": "run_start", "time_ms": 5}\n', "steplog"),
+            ("t.json", json.dumps([{"ph": "X", "name": "k", "ts": 1}]), "kineto"),
+            ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),
+        ],
+        ["", ".gz", ".zst"],
+    ),
 )
-@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_each_kind_is_recognised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], file: tuple[str, str | bytes, str], packed: str
 ) -> None:
@@ -141,8 +144,10 @@ def test_what_is_none_of_them_gets_one_line(
     assert word in err
 
 
-@pytest.mark.parametrize("command", ["open", "diagnose", "import flight-recorder"])
-@pytest.mark.parametrize("what", ["folder", "archive", "file"])
+@pytest.mark.parametrize(
+    ("command", "what"),
+    crossed(["open", "diagnose", "import flight-recorder"], ["folder", "archive", "file"]),
+)
 def test_what_nccl_left_after_a_hang_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, what: str
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from snapshot import views
 from synthetic_run import MS, Fault, Job, encoded, frames
+from thinned import num_examples, thinned
 
 from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import busier, terms
@@ -115,7 +116,7 @@ def test_a_run_against_itself_has_not_changed(before: Measured) -> None:
     assert () == found.environment
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("seed", thinned([2, 3, 4, 5, 6, 7], [2, 5]))
 def test_the_same_code_again_has_not_changed(before: Measured, seed: int) -> None:
     """Another run of the same training, other noise: no verdict, even with long spikes."""
     assert "no change" == compare(before, measured(replace(JOB, seed=seed))).verdict
@@ -136,7 +137,7 @@ def test_known_changes(before: Measured, factor: float, verdict: str) -> None:
     assert "step" == found.basis
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=num_examples(15), deadline=None)
 @given(
     st.sampled_from([0.6, 0.75, 0.9, 1.1, 1.3, 1.7]),
     st.sampled_from([0.05, 0.2, 0.5]),
@@ -444,9 +445,9 @@ def test_the_gate_cannot_tell_what_is_not_comparable(before: Measured) -> None:
 
 def test_long_runs_are_compared_on_all_their_steps() -> None:
     """More steps than the recent window holds: all but the first few count."""
-    job = Job(num_ranks=2, num_steps=6000)
+    job = Job(num_ranks=2, num_steps=3000)
     found = measured(job)
-    assert 5900 < found.series.step_s_K.size <= 6000
+    assert 2900 < found.series.step_s_K.size <= 3000
     assert found.series.step_s_K.size == found.series.phase_s_PK.shape[1]
 
 

@@ -27,6 +27,7 @@ from simulated_devices import (
     true_loss_s,
 )
 from test_device_situations import is_near, named, said
+from thinned import crossed, thinned
 
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
@@ -141,14 +142,16 @@ def met_in_forward(run: DeviceRun, *, has_border: bool) -> list[Frame]:
     return edited(frames(run), edit)
 
 
-@pytest.mark.parametrize("sync", [1, 0])
 @pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(Fault("data", (0,), 120 * MS), id="data of rank 0"),
-        pytest.param(Fault("copy", (0,), 30 * MS), id="copy of rank 0"),
-        pytest.param(SLOW, id="device of rank 2"),
-    ],
+    ("sync", "fault"),
+    crossed(
+        [1, 0],
+        [
+            pytest.param(Fault("data", (0,), 120 * MS), id="data of rank 0"),
+            pytest.param(Fault("copy", (0,), 30 * MS), id="copy of rank 0"),
+            pytest.param(SLOW, id="device of rank 2"),
+        ],
+    ),
 )
 @pytest.mark.parametrize(
     "has_border",
@@ -245,7 +248,9 @@ def sparse_later(run: DeviceRun, bits: int) -> list[Frame]:
     )
 
 
-@pytest.mark.parametrize(("bits", "num_steps"), [(4, 400), (6, 1200), (8, 4000)])
+@pytest.mark.parametrize(
+    ("bits", "num_steps"), thinned([(4, 400), (6, 1200), (8, 4000)], [(4, 400), (6, 1200)], is_row=True)
+)
 def test_slow_link_is_not_kept_because_the_first_steps_were_well(bits: int, num_steps: int) -> None:
     """Since step 100 a step takes 189 ms and not 90: 97 % of the time so far, 15 to 19 of 65 measured steps."""
     job = DeviceJob(num_steps=num_steps).with_faults(Fault("link", factor=10, onset=100))

@@ -10,6 +10,7 @@ import pytest
 from snapshot import desks, views
 from synthetic_run import Fault, Job, final_view
 from test_tui_navigator import Keyboard
+from thinned import crossed
 
 from tuiadvisor.app.advising import GuidedAdvice, judged
 from tuiadvisor.app.whole_recording import whole_view
@@ -57,8 +58,7 @@ def standing(session: Session) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("story", STORIES)
-@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize(("story", "place"), crossed(STORIES, [0, -1]))
 def test_each_story_ends_within_seven_answers(story: str, place: int) -> None:
     """Whatever is answered; and then it says why nothing more is asked."""
     answers: dict[str, str | float] = {}

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, elastic, encoded, folded, frames
+from thinned import crossed
 
 from tuiadvisor.cli import main
 from tuiadvisor.events import EVENT_COLUMNS
@@ -235,9 +236,11 @@ def test_a_recording_of_nothing_is_a_valid_trace(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "cut", ["one rank a frame", "ten steps of one rank a frame", "both in one frame", ""]
+    ("cut", "attach"),
+    crossed(
+        ["one rank a frame", "ten steps of one rank a frame", "both in one frame", ""], [(), (0, 40, 0, 70)]
+    ),
 )
-@pytest.mark.parametrize("attach", [(), (0, 40, 0, 70)])
 def test_reading_by_the_hundred_gives_the_same_trace(
     cut: str, attach: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 from snapshot import desks, views
+from thinned import thinned
 from unit.test_tui_navigator import FakeShell
 from unit.test_tui_pages import PAGES as KEYS
 from unit.test_tui_pages import SIZES, STATES, screen
@@ -147,7 +148,9 @@ def test_a_page_without_terms_has_no_empty_part() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    "size", thinned(SIZES, [(60, 16), (80, 24), (160, 45)]), ids=lambda size: f"{size[0]}x{size[1]}"
+)
 @pytest.mark.parametrize("state", SEEN)
 def test_the_self_test_fits_every_screen(state: str, size: tuple[int, int]) -> None:
     """Asked and answered."""

@@ -25,6 +25,7 @@ from synthetic_run import (
     restarted,
     simulate,
 )  # fmt: skip
+from thinned import num_examples, thinned
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.judge.goodput import Accounted
@@ -98,7 +99,7 @@ def assert_sums(found: Goodput, span_s: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", thinned(range(24), range(0, 24, 4)))
 def test_the_parts_of_any_run_sum_to_its_span(seed: int) -> None:
     lots = np.random.default_rng(seed)
     kinds = ("data", "forward", "backward", "optimizer", "other", "checkpoint", "comm", "gc", "release")
@@ -318,7 +319,7 @@ LOSSES = some.dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=num_examples(300), deadline=None)
 @given(
     lives=LIVES,
     losses=LOSSES,

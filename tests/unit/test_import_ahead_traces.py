@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from test_import_kineto import ALL_REDUCE, Event, event, trace
 from test_import_recording import imported
+from thinned import crossed
 
 from tuiadvisor.advisor.detail.collectives import MAX_CALLS
 from tuiadvisor.advisor.judge.verdict import LINES_SHOWN, after_the_end
@@ -660,8 +661,7 @@ def test_a_rank_that_is_named_and_costs_something_beyond_doubt_is_the_verdict(
     assert 1 < view.verdict.speedup.low < view.verdict.speedup.expected
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3, 4, 8])
-@pytest.mark.parametrize("size", [0.01, 0.05, 0.12])
+@pytest.mark.parametrize(("num_ranks", "size"), crossed([2, 3, 4, 8], [0.01, 0.05, 0.12]))
 @pytest.mark.parametrize("kind", ["every step", "some steps"])
 def test_of_healthy_ranks_with_noise_nobody_is_named_and_nothing_is_to_be_tuned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, size: float, num_ranks: int

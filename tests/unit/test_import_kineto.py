@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zstandard
 from shared_data import SHARED, needs_data
+from thinned import crossed, thinned
 
 from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
@@ -632,7 +633,7 @@ def test_real_idle_time_by_reason_is_the_references() -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("shift_us", [0, 40_000, -40_000])
+@pytest.mark.parametrize("shift_us", thinned([0, 40_000, -40_000], [0, 40_000]))
 def test_two_of_128_real_ranks_give_an_abstention(tmp_path: Path, shift_us: int) -> None:
     """126 ranks are missing and both recorded ones mostly wait: nobody is named, whatever their clocks."""
     for path in (SHARED / "kineto" / "hta_sampled_2of128").iterdir():
@@ -729,8 +730,7 @@ def test_a_collective_told_to_begin_before_the_last_one_ended_makes_no_second_pr
 
 
 @pytest.mark.parametrize("sigma_us", [20, 200, 1000])
-@pytest.mark.parametrize("late_us", [600, 1500, 5000])
-@pytest.mark.parametrize("num_ranks", [3, 4, 8])
+@pytest.mark.parametrize(("late_us", "num_ranks"), crossed([600, 1500, 5000], [3, 4, 8]))
 def test_nobody_stands_in_for_a_late_rank_without_a_trace(
     num_ranks: int, late_us: float, sigma_us: float
 ) -> None:
@@ -916,8 +916,9 @@ def plain_events(count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", [0.0, 0.3, 0.93, 1.0])
-@pytest.mark.parametrize("kind", ["metadata", "large", "larger", "text"])
+@pytest.mark.parametrize(
+    ("place", "kind"), crossed([0.0, 0.3, 0.93, 1.0], ["metadata", "large", "larger", "text"])
+)
 def test_a_valid_trace_is_read_whatever_stands_where_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, place: float
 ) -> None:
@@ -1108,8 +1109,10 @@ def test_times_as_text_are_times_whatever_their_sign_and_power(
         assert expected == pytest.approx(found, rel=1e-3)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    crossed(["utf-16", "utf-16-be", "utf-32"], [bytes, gzip.compress, zstandard.compress]),
+)
 def test_wide_text_is_read_by_its_mark_packed_or_not(
     tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:

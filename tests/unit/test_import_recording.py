@@ -12,6 +12,7 @@ import pytest
 from shared_data import SHARED, needs_data
 from test_import_kineto import event, job
 from test_import_ops import row, written
+from thinned import thinned
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.whole_recording import whole_view
@@ -484,7 +485,7 @@ CASES = (
 
 @pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", thinned(CASES, ["hta_sampled_2of128", "tb_nw0_worker0_1623143089861"]))
 def test_public_traces_agree_with_their_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""`tuiadvisor mcp`, asked by the SDK's own client over the pipes of a real process."""
+"""`tuiadvisor mcp`, asked by the SDK's own client: over the pipes of a real process, and in this one."""
 
 from __future__ import annotations
 
@@ -56,6 +56,19 @@ async def asked(folder: Path, *words: str) -> AsyncIterator[Client]:
     line = ["-P", "-m", "tuiadvisor", "mcp", *words]
     server = StdioServerParameters(command=sys.executable, args=line, cwd=folder)
     async with Client(server, read_timeout_seconds=PATIENCE_S) as client:
+        yield client
+
+
+@asynccontextmanager
+async def asked_here() -> AsyncIterator[Client]:
+    """A client of the same server in this process; it may read below the working directory."""
+    from mcp import Client
+
+    from tuiadvisor.mcpserver.paths import Roots
+    from tuiadvisor.mcpserver.questions import Questions
+    from tuiadvisor.mcpserver.server import server_of
+
+    async with Client(server_of(Questions(Roots(["."])), allows_attach=False)) as client:
         yield client
 
 
@@ -123,7 +136,8 @@ async def test_the_answers_are_the_documents_of_the_commands(
 
 
 @pytest.mark.slow
-async def test_what_may_not_be_read_is_one_line(folder: Path) -> None:
+async def test_what_may_not_be_read_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     wrong = {
         "diagnose": [
             ({"run": "../secret.tuirec"}, "outside of the folders"),
@@ -142,7 +156,7 @@ async def test_what_may_not_be_read_is_one_line(folder: Path) -> None:
         "scale": [({}, "one of the two"), ({"table": "sizes.csv", "predict": [0]}, "one device or more")],
         "watch": [({}, "Unknown tool: watch")],
     }
-    async with asked(folder) as client:
+    async with asked_here() as client:
         for name, calls in wrong.items():
             for words, line in calls:
                 result = await client.call_tool(name, words)
@@ -152,9 +166,10 @@ async def test_what_may_not_be_read_is_one_line(folder: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_list_without_end_is_cut_and_says_so(folder: Path) -> None:
+async def test_a_list_without_end_is_cut_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     recording(folder / "many.tuirec", Job(num_ranks=96, num_steps=60))
-    async with asked(folder) as client:
+    async with asked_here() as client:
         told = await answer(client, "diagnose", run="many.tuirec", sections=["per_rank"])
     assert told["cut"]["per_rank"] == 96
     assert len(told["per_rank"]) == 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view
+from thinned import thinned
 
 from tuiadvisor.metrics.pauses.warmup import find_warmup
 
@@ -19,7 +20,10 @@ def steps(*head_s: float) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_slow", "num_seen"), [(121, 242), (121, 320), (121, 900), (40, 300)])
+@pytest.mark.parametrize(
+    ("num_slow", "num_seen"),
+    thinned([(121, 242), (121, 320), (121, 900), (40, 300)], [(121, 242), (40, 300)], is_row=True),
+)
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_a_run_that_becomes_faster_in_its_middle_has_changed(
     num_ranks: int, num_slow: int, num_seen: int

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thinned import num_examples
 
 from tuiadvisor.metrics.series.what_if import gain, like_peers, shared_loss, slowdown
 
@@ -26,7 +27,7 @@ def test_two_late_ranks_share_what_only_both_could_save() -> None:
     assert [[2.5], [5.5]] == parts.tolist()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=num_examples(50), deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 11))
 def test_parts_sum_to_the_loss_and_never_exceed_the_work(seed: int, num_ranks: int, num_late: int) -> None:
     """Any work, any culprits but one innocent at least."""

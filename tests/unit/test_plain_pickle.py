@@ -21,6 +21,7 @@ import pytest
 from fuzzing import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thinned import num_examples
 
 from tuiadvisor.importers import plain_pickle
 from tuiadvisor.importers.plain_pickle import MAX_DEPTH, PlainPickleError, plain
@@ -344,7 +345,7 @@ def test_text_of_no_encoding_costs_no_dump() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=num_examples(400))
 @given(st.randoms(use_true_random=False), st.integers(0, 1), st.integers(2, 5))
 def test_damaged_bytes_are_read_or_refused(chance: random.Random, rank: int, protocol: int) -> None:
     """Nothing else happens, and what is read is plain."""
@@ -372,7 +373,7 @@ def only_plain(value: Any) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=num_examples(400))
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
     assert is_plain_or_refused(b"\x80\x04" + tail)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from thinned import crossed
 
 from tuiadvisor_probes.duty import (
     BURST_STEPS,
@@ -79,8 +80,9 @@ def test_bursts_are_whole_and_come_again() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("detail_ns", [10 * US, 40 * US, 400 * US, 4 * MS])
-@pytest.mark.parametrize("budget_ppm", [1000, 2500, 10_000])
+@pytest.mark.parametrize(
+    ("detail_ns", "budget_ppm"), crossed([10 * US, 40 * US, 400 * US, 4 * MS], [1000, 2500, 10_000])
+)
 def test_the_budget_holds(detail_ns: int, budget_ppm: int) -> None:
     """Whatever a step in detail costs, over many steps the probe takes no more than it may: it samples less."""
     rank, duty = Rank(detail_ns=detail_ns), Duty()

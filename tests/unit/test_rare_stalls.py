@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from synthetic_run import MS, Fault, Job, final_view
+from thinned import crossed
 
 from tuiadvisor.views.run_view import Finding
 
@@ -35,8 +36,7 @@ def test_stalls_are_dated_by_the_first_of_them(num_ranks: int, seed: int) -> Non
     assert f"since step {found.since_step}" in found.message
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize(("seed", "num_ranks"), crossed(range(3), [2, 4]))
 def test_stalls_that_no_longer_come_are_over(num_ranks: int, seed: int) -> None:
     """A thousand steps without one after forty of them are no pause between two."""
     assert not named(num_ranks, 2100, seed)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaling_tables import MEGASCALE, PTD_P, ZERO_3, csv_of, report_of, write
+from thinned import num_examples
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
@@ -219,7 +220,7 @@ def markets(draw: st.DrawFn) -> tuple[list[tuple[int, float, float]], int, Aim]:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=num_examples(400), deadline=None)
 @given(markets(), st.floats(1.0, 50.0))
 def test_dearer_devices_never_turn_keep_into_rescale_up(
     market: tuple[list[tuple[int, float, float]], int, Aim], dearer: float

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scaling_tables import write
+from thinned import num_examples
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
@@ -140,7 +141,7 @@ HEADERS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=num_examples(150), deadline=None)
 @given(HEADERS, st.lists(st.lists(NUMBERS, max_size=6), max_size=6), st.sampled_from(",;\t"))
 @example(["devices", "step_s"], [["1", "1e-12"], ["100000000", "1e15"]], ",")
 @example(["devices", "step_s"], [["1", "1e15"], ["100000000", "1e-12"]], ",")
@@ -156,7 +157,7 @@ def test_no_traceback_on_hostile_tables(header: list[str], rows: list[list[str]]
         _print_or_refuse(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=num_examples(150), deadline=None)
 @given(st.binary(max_size=200))
 def test_no_traceback_on_hostile_bytes(content: bytes) -> None:
     """Nor do bytes of any kind."""

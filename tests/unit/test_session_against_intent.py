@@ -150,7 +150,7 @@ STATED = tuple(
 @pytest.mark.slow
 @pytest.mark.parametrize("found", [view, as_found, lambda: as_found(0.0, Fault("forward", (3,), 0.02))])
 @pytest.mark.parametrize(
-    "stated", [STATED[::5], pytest.param(STATED, marks=pytest.mark.extended)], ids=["few", "all"]
+    "stated", [STATED[::7], pytest.param(STATED, marks=pytest.mark.extended)], ids=["few", "all"]
 )
 def test_verdict_and_session_come_to_one_decision(
     found: Callable[[], RunView], stated: tuple[Intent, ...]

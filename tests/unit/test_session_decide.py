@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from thinned import num_examples
 
 from tuiadvisor.session.case import Case, Prospect
 from tuiadvisor.session.decide import decide
@@ -185,7 +186,7 @@ def grows(case: Case) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=num_examples(400))
 @given(cases())
 def test_more_cost_never_turns_keep_into_more_devices(pair: tuple[Case, Case]) -> None:
     """Dearer devices, restarts and engineers speak against growing, never for it."""

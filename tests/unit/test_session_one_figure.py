@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from synthetic_run import Fault, Job, final_view, folded, frames
 from test_goodput_waterfall import born
+from thinned import num_examples
 
 from tuiadvisor.scaling.young_daly import lost_share
 from tuiadvisor.session.conduct import Session, conduct
@@ -67,7 +68,7 @@ def number(pattern: str, text: str) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=num_examples(25), deadline=None)
 @given(
     failures=some.floats(0.1, 40),
     every_min=some.floats(2, 120),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from posixpath import dirname, normpath
 
@@ -29,6 +30,9 @@ from tuiadvisor_rules.metric_names import ALL
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+
+all_pages = cache(pages)  # none of them is changed
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,7 @@ def test_every_command_and_option_is_in_its_section() -> None:
 
 @pytest.mark.slow
 def test_every_finding_threshold_metric_and_term_is_there() -> None:
-    made = pages()
+    made = all_pages()
     rules = load_catalog()
     assert set(re.findall(r"^## (\w+)", made["reference/findings.md"], re.MULTILINE)) == {
         rule.id for rule in rules
@@ -83,7 +87,7 @@ def test_every_finding_threshold_metric_and_term_is_there() -> None:
 
 @pytest.mark.slow
 def test_every_screen_key_and_column_is_there(site: Path) -> None:
-    made = pages()
+    made = all_pages()
     screens = made["reference/screens.md"]
     assert set(re.findall(r"^## .+ \{ #(\w+) \}$", screens, re.MULTILINE)) == {page.name for page in PAGES}
     assert screens.count("\n| ") == len(command_table().commands) + 1
@@ -108,7 +112,7 @@ def anchors(text: str) -> set[str]:
 @pytest.mark.slow
 def test_no_link_leads_nowhere(site: Path) -> None:
     texts = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.md")}
-    assert len(texts) == len(sources()) + len(pages())
+    assert len(texts) == len(sources()) + len(all_pages())
     wrong, looked_at = [], 0
     for name, text in texts.items():
         for target in LINK.findall(CODE.sub("", text)):

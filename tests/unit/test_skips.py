@@ -37,7 +37,8 @@ def test_reasons_are_counted_the_most_frequent_first() -> None:
 def test_skips_of_several_runs_come_together(tmp_path: Path) -> None:
     """Of tests and of whole modules, from one process and from several."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
-    (tmp_path / "skips.py").write_text((TESTS / "skips.py").read_text())
+    for name in ("skips.py", "thinned.py"):
+        (tmp_path / name).write_text((TESTS / name).read_text())
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('not_there')\n")
     (tmp_path / "test_one.py").write_text(
         "import pytest\ndef test():\n    pytest.skip('no luck (be lucky)')\n"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import Job, encoded, frames, simulate
+from thinned import num_examples
 
 from tuiadvisor.advisor.detail import bucket_store, pipeline_store
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 NAMES = ("rank", "kind", *EVENT_COLUMNS)
 STEPS_A_FRAME = 20
 FRAMES_A_VIEW = 24
-JOB = Job(num_ranks=4, num_steps=4400)
+JOB = Job(num_ranks=2, num_steps=4400)
 NUM_PIECES = 8
 # Full well before the first half is over, as the latest 2,048 steps of each rank are.
-BUCKET_ROWS, CHUNK_ROWS, MEETING_ROWS = 1 << 11, 1 << 12, 1 << 8
+BUCKET_ROWS, CHUNK_ROWS, MEETING_ROWS = 1 << 10, 1 << 11, 1 << 7
 MIB = 1 << 20
 SPARE_BYTES = 64 << 10  # two blocks of numbers differ by up to a frame's rows
 END = STEP_COLUMNS.index("end_ns") + 1
@@ -142,7 +143,7 @@ def test_the_second_half_of_a_run_adds_nothing_to_what_is_kept(monkeypatch: pyte
     assert first + SPARE_BYTES > second
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=40))
 def test_reading_the_rows_does_not_change_which_are_held(sizes: list[tuple[int, bool]]) -> None:
     """Whole frames go, the oldest first; whether anybody looked in between does not show."""

@@ -56,7 +56,7 @@ def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> 
         advisor.feed(frame)
         kept.offer(advisor, number, len(frame))
         views.append(advisor.view())
-    for target in range(1, len(data) + 1, 4):
+    for target in range(1, len(data) + 1, 12):
         found = kept.offset_before(target)
         assert found is not None
         again = kept.restore(found)

@@ -133,7 +133,7 @@ class Replayed:
         return self.until(lambda state: state.view is not None and state.phase != "seeking")
 
 
-JOB = Job(num_ranks=2, num_steps=9000, faults=(Fault("data", (1,), 0.02, onset=500, until=3000),))
+JOB = Job(num_ranks=2, num_steps=4600, faults=(Fault("data", (1,), 0.02, onset=500, until=2000),))
 
 
 @pytest.fixture

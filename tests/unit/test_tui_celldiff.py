@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from thinned import num_examples
 
 from tuiadvisor.tui.terminal.cell_diff import PLAIN, CellDiff, change, ink_of
 
@@ -88,7 +89,7 @@ def fitting(text: str, column: int) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=num_examples(200))
 @given(frames=st.lists(PUTS, min_size=1, max_size=4))
 def test_the_terminal_shows_what_is_wanted(
     frames: list[list[tuple[int, int, list[tuple[str, Style | None]]]]],

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from snapshot import views
+from thinned import thinned
 from unit.test_tui_navigator import FakeShell, Keyboard
 
 from tuiadvisor.text import format as text_of
@@ -78,7 +79,9 @@ def screen(  # noqa: PLR0917 - a test's own short hand
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    "size", thinned(SIZES, [(60, 16), (80, 24), (160, 45)]), ids=lambda size: f"{size[0]}x{size[1]}"
+)
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("state", STATES)
 def test_every_page_fits_every_screen(state: str, page: str, size: tuple[int, int]) -> None:
@@ -87,7 +90,9 @@ def test_every_page_fits_every_screen(state: str, page: str, size: tuple[int, in
     assert text[-1].strip()
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    "size", thinned(SIZES, [(60, 16), (80, 24), (160, 45)]), ids=lambda size: f"{size[0]}x{size[1]}"
+)
 @pytest.mark.parametrize("state", STATES)
 def test_the_intro_fits_every_screen(state: str, size: tuple[int, int]) -> None:
     """It stands above the page that a run begins with, and leaves it its rows."""

@@ -9,6 +9,7 @@ import pytest
 from snapshot import views
 from synthetic_run import Fault, Job, folded, frames, on_devices
 from test_tui_navigator import Keyboard
+from thinned import crossed
 
 from tuiadvisor.advisor.assemble.step_maps import step_maps
 from tuiadvisor.phases import EVERY_STEP
@@ -162,8 +163,7 @@ def test_columns_that_are_no_consecutive_steps_lead_to_their_own() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_ranks", [4, 64, 1024, 16384])
-@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+@pytest.mark.parametrize(("num_ranks", "size"), crossed([4, 64, 1024, 16384], [(80, 24), (160, 45)]))
 def test_the_late_rank_is_on_the_screen_with_every_value(num_ranks: int, size: tuple[int, int]) -> None:
     """Also at the end of the list, and by its arrow, not by a colour."""
     view = views.with_values(views.grouped(views.many(num_ranks), 4))

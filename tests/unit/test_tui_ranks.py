@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from snapshot import views
+from thinned import crossed
 from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.text.line import length
@@ -56,8 +57,13 @@ def test_without_stages_the_group_key_says_so() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", range(len(SORTS)))
-@pytest.mark.parametrize("keys", [(), ("a",), ("a", "a"), ("a", "a", "a"), ("e",), ("G",), ("r",), ("M",)])
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 45)])
+@pytest.mark.parametrize(
+    ("keys", "size"),
+    crossed(
+        [(), ("a",), ("a", "a"), ("a", "a", "a"), ("e",), ("G",), ("r",), ("M",)],
+        [(60, 16), (80, 24), (160, 45)],
+    ),
+)
 def test_what_stands_out_is_always_on_the_screen(
     sort: int, keys: tuple[str, ...], size: tuple[int, int]
 ) -> None:
