@@ -26,16 +26,15 @@ WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 def sentences(source: str) -> list[tuple[int, str]]:
     """Line and text of each sentence in a module's source, in the order of its lines."""
-    tree = ast.parse(source)
-    skipped = {id(text) for node in ast.walk(tree) for text in (*_docstring(node), *_parts(node))}
-    found = [
-        (node.lineno, " ".join(text.split()))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.expr)
-        and id(node) not in skipped
-        and (text := _text(node)) is not None
-        and _is_sentence(text)
-    ]
+    skipped, found = set[int](), list[tuple[int, str]]()
+    for node in ast.walk(ast.parse(source)):  # what holds a text comes before the text
+        if isinstance(node, ast.Name | ast.expr_context | ast.Attribute | ast.Call):
+            continue  # most of them
+        skipped.update(id(text) for text in (*_docstring(node), *_parts(node)))
+        if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in skipped:
+            text = " ".join((_text(node) or "").split())
+            if _is_sentence(text):
+                found.append((node.lineno, text))
     return sorted(found)
 
 

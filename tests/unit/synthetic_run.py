@@ -5,6 +5,7 @@ The waits are not invented: they follow from simulating the barrier, so that all
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -250,17 +251,15 @@ def frames(job: Job, rows_per_frame: int = 40, simulated: Simulated | None = Non
     run = simulated or simulate(job)
     hosts = sorted({job.host(rank) for rank in run.rows})
     result = [hello(job, host) for host in hosts]
-    by_host = {host: [rank for rank in run.rows if job.host(rank) == host] for host in hosts}
     longest = max((len(rows) for rows in run.rows.values()), default=0)
     attach = job.attach or (0,) * job.num_ranks
+    pieces: dict[tuple[int, str], list[tuple[int, ...]]] = defaultdict(list)
+    for rank, records in run.rows.items():
+        for row in records:
+            pieces[(row[1] + attach[rank]) // rows_per_frame, job.host(rank)].append(row)
     for seq, start in enumerate(range(0, longest + max(attach), rows_per_frame), 1):
         for host in hosts:
-            rows = [
-                row
-                for rank in by_host[host]
-                for row in run.rows[rank]
-                if start <= row[1] + attach[rank] < start + rows_per_frame
-            ]
+            rows = pieces.get((start // rows_per_frame, host))
             if rows:
                 payload = pack_columns(rows, STEP_NAMES)
                 time_ns = max(row[3] for row in rows)

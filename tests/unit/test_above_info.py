@@ -15,6 +15,7 @@ from synthetic_run import MS, Fault, Job, folded, frames
 from test_advisor_stages import JOB as STAGES
 from test_advisor_stages import view_of as view_of_stages
 from test_causes_outside import LIMIT, QUIET, UNSEEN, seen
+from thinned import ALL_EXAMPLES
 
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.causes.above_info import (
@@ -179,7 +180,8 @@ def held() -> Iterator[tuple[str, RunView]]:
 
 
 def worlds() -> Iterator[tuple[str, RunView]]:
-    for one in simulate.scenarios(16, 160, 8):
+    # The last of them is the one of lengths.
+    for one in simulate.scenarios(16, 160, 8)[:: -1 if ALL_EXAMPLES else -4]:
         yield one.name, simulate.fold(World(16, 160, faults=one.faults))[0]
     for kind in ("device", "data", "copy", "host", "link"):
         fault = DeviceFault(kind, None if kind == "link" else (1,), factor=3.0, amount_s=20 * MS)

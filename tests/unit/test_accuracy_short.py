@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from thinned import num_examples
 
 sys.path.append(str(Path(__file__).parents[1] / "accuracy"))
 
@@ -52,7 +53,7 @@ def test_faults_of_a_small_world_are_told_right(noise: str) -> None:
 def test_a_late_rank_is_named_within_ten_steps(noise: str, share: float) -> None:
     """Where the noise allows it, and never sooner than the quickest test there is; nobody is named before."""
     least = latency.least_steps(noise, share, 4)
-    for seed in range(2):
+    for seed in range(num_examples(2)):
         fault = Fault("forward", share, (1,), onset=latency.ONSET)
         world = World(4, latency.ONSET + 16, noise=noise, seed=seed, faults=(fault,))
         found, num_before = latency.latency(latency.simulated(world), latency.ONSET, 1)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from synthetic_run import MS, Fault, Job, final_view, simulate
-from thinned import thinned
+from thinned import crossed, thinned
 
 KINDS = ("data", "forward", "backward", "optimizer", "other", "comm")
 
@@ -57,8 +57,7 @@ def test_losses_together_are_no_more_than_the_step(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("onset", [0, 120])
+@pytest.mark.parametrize(("every", "onset"), crossed([1, 3], [0, 120]))
 def test_two_faults_of_one_rank_in_the_same_steps_are_one_loss(every: int, onset: int) -> None:
     """Data and backward of rank 1: named once, with what both cost."""
     healthy = Job(num_steps=280)

@@ -65,9 +65,12 @@ def assert_sums(view: RunView) -> None:
         assert view.step.mean_s == pytest.approx(row.step_s, rel=0.01)
 
 
-@pytest.mark.parametrize("kind", PHASES)
 @pytest.mark.parametrize(
-    ("num_ranks", "num_steps", "step"), [(2, 300, 100), (4, 400, 250), (2, 60, 30), (8, 120, 117)]
+    ("kind", "num_ranks", "num_steps", "step"),
+    crossed(
+        PHASES,
+        [pytest.param(*each) for each in ((2, 300, 100), (4, 400, 250), (2, 60, 30), (8, 120, 117))],
+    ),
 )
 def test_one_pause_of_one_rank_is_told_and_nothing_else(
     kind: str, num_ranks: int, num_steps: int, step: int
@@ -87,8 +90,7 @@ def test_one_pause_of_one_rank_is_told_and_nothing_else(
     assert_sums(view)
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 118, 119])
-@pytest.mark.parametrize("kind", ["forward", "backward"])
+@pytest.mark.parametrize(("step", "kind"), crossed([1, 2, 3, 118, 119], ["forward", "backward"]))
 def test_a_pause_in_the_first_or_last_steps_is_no_warm_up(kind: str, step: int) -> None:
     """However early one rank alone holds up the others: it is its pause."""
     view = of(Job(num_steps=120, faults=(once(kind, 2, 3.0, step),)))
@@ -554,8 +556,9 @@ def test_each_pause_at_a_fixed_distance_has_its_own_length(kind: str) -> None:
     assert listed.length_s == pytest.approx(200 * MS if kind == "other" else mean_s, rel=0.05)
 
 
-@pytest.mark.parametrize("steps", [(0, 399), (10, 230), (90, 399), (130, 399), (300, 399)])
-@pytest.mark.parametrize("at", [40, 200])
+@pytest.mark.parametrize(
+    ("steps", "at"), crossed([(0, 399), (10, 230), (90, 399), (130, 399), (300, 399)], [40, 200])
+)
 def test_one_stop_in_a_pause_that_is_due_makes_no_long_pause_of_the_others(
     at: int, steps: tuple[int, int]
 ) -> None:

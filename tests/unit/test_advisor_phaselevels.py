@@ -6,6 +6,7 @@ import re
 
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view
+from thinned import crossed
 
 ALL = (0, 1, 2, 3)
 SINCE = 200
@@ -21,8 +22,7 @@ def swapped(grown: str, shrunk: str, seed: int = 0, after: int = 60, **noise: fl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [{}, LOADED], ids=["usual", "loaded"])
-@pytest.mark.parametrize("after", [40, 160])
+@pytest.mark.parametrize(("noise", "after"), crossed([{}, LOADED], [40, 160]))
 def test_a_loader_that_slows_while_the_model_speeds_up_is_sized_from_then_on(
     after: int, noise: dict[str, float]
 ) -> None:

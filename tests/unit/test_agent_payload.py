@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
+from thinned import crossed
 
 from tuiadvisor.agent import payload
 from tuiadvisor.inject import identify
@@ -38,8 +39,9 @@ def other_interpreters() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bundled", [True, False])
-@pytest.mark.parametrize("interpreter", [sys.executable, *other_interpreters()])
+@pytest.mark.parametrize(
+    ("bundled", "interpreter"), crossed([True, False], [sys.executable, *other_interpreters()])
+)
 def test_attach_code_installs_and_removes(interpreter: str, bundled: bool, tmp_path: Path) -> None:
     """In a process without torch the probe comes up with its hooks absent, and leaves no module behind."""
     path = tmp_path / "ring"

@@ -294,8 +294,7 @@ def test_the_document_of_what_has_no_steps_says_why_it_has_no_verdict(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["open", "advise"])
-@pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "in a zip"])
+@pytest.mark.parametrize(("command", "is_packed"), crossed(["open", "advise"], [False, True]))
 def test_what_is_kept_of_a_trace_lies_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, command: str, is_packed: bool
 ) -> None:

@@ -74,15 +74,17 @@ def cost_s(job: DeviceJob, slower: Callable[[dict[str, Floats]], None]) -> float
 # -- after the barrier ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sync", [1, 0])
 @pytest.mark.parametrize(
-    ("period", "phase", "seconds"),
-    [
-        pytest.param(2, "optimizer", 0.1, id="optimizer in every second step"),
-        pytest.param(4, "optimizer", 0.3, id="optimizer in every fourth"),
-        pytest.param(10, "optimizer", 0.2, id="optimizer in every tenth"),
-        pytest.param(5, "other_host", 1.0, id="checkpoint in every fifth"),
-    ],
+    ("sync", "period", "phase", "seconds"),
+    crossed(
+        [1, 0],
+        [
+            pytest.param(2, "optimizer", 0.1, id="optimizer in every second step"),
+            pytest.param(4, "optimizer", 0.3, id="optimizer in every fourth"),
+            pytest.param(10, "optimizer", 0.2, id="optimizer in every tenth"),
+            pytest.param(5, "other_host", 1.0, id="checkpoint in every fifth"),
+        ],
+    ),
 )
 def test_rank_that_is_late_after_the_barrier_now_and_then_is_not_kept(
     period: int, phase: str, seconds: float, sync: int

@@ -227,9 +227,8 @@ def test_simulated_host_rows_do_not_show_the_devices_wait() -> None:
 # -- what is said -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize(("sync", "name"), crossed(SYNCS, NAMES))
 @pytest.mark.parametrize("num_ranks", [4, pytest.param(64, marks=pytest.mark.extended)])
-@pytest.mark.parametrize("name", NAMES)
 def test_fault_is_told_with_rank_cause_and_size(name: str, num_ranks: int, sync: int) -> None:
     """Whoever is named is guilty, for the right reason, and at what it costs the devices."""
     one = situations(num_ranks)[name]

@@ -639,8 +639,7 @@ LATE: dict[str, Callable[[int], float]] = {
 }
 
 
-@pytest.mark.parametrize("num_ranks", [2, 4])
-@pytest.mark.parametrize("when", LATE)
+@pytest.mark.parametrize(("num_ranks", "when"), crossed([2, 4], LATE))
 def test_a_rank_that_is_named_and_costs_something_beyond_doubt_is_the_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], when: str, num_ranks: int
 ) -> None:

@@ -596,8 +596,7 @@ CASES = sorted(path.name for path in (SHARED / "kineto").iterdir()) if (SHARED /
 
 
 @needs_data
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("reading", ["all", "linked"])
+@pytest.mark.parametrize(("case", "reading"), crossed(CASES, ["all", "linked"]))
 def test_real_traces_give_the_reference_breakdown(case: str, reading: str) -> None:
     """Every part of the window within 0.01 points of the reference (asked: 0.5), in both readings."""
     answers = json.loads((SHARED / "answers" / "kineto" / f"{case}.json").read_text())["oracle"][reading]

@@ -405,7 +405,10 @@ def test_published_causes_are_named() -> None:
 
 @pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize(("name", "shift_s"), [("ST", 0.04), ("ST", -0.04), ("AR", 3600.0)])
+@pytest.mark.parametrize(
+    ("name", "shift_s"),
+    thinned([("ST", 0.04), ("ST", -0.04), ("AR", 3600.0)], [("ST", 0.04), ("AR", 3600.0)], is_row=True),
+)
 def test_published_answers_hold_when_a_workers_clock_is_off(
     tmp_path: Path, name: str, shift_s: float
 ) -> None:

@@ -87,8 +87,11 @@ def said(result: CallToolResult) -> str:
 
 
 @pytest.mark.slow
-async def test_the_tools_only_read_unless_attaching_is_allowed(folder: Path) -> None:
-    async with asked(folder) as client:
+async def test_the_tools_only_read_unless_attaching_is_allowed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    async with asked_here() as client:
         tools = (await client.list_tools()).tools
     assert {tool.name for tool in tools} == READING
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
@@ -113,6 +116,7 @@ async def test_the_answers_are_the_documents_of_the_commands(
         return document
 
     async with asked(folder) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == READING
         told = await answer(client, "diagnose", run="run.tuirec", sections=["per_rank"])
         whole = printed("diagnose", "run.tuirec", "--json")
         for name in ("verdict", "findings", "step", "stragglers", "per_rank"):

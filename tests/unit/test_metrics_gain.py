@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from thinned import crossed
 
 from tuiadvisor.metrics.series.what_if import down_to, gain
 
@@ -58,8 +59,10 @@ def bursts(random: np.random.Generator) -> Pair:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("series", [independent, correlated, two_optimizers, accumulation, bursts])
-@pytest.mark.parametrize("num_steps", [100, 250])
+@pytest.mark.parametrize(
+    ("series", "num_steps"),
+    crossed([independent, correlated, two_optimizers, accumulation, bursts], [100, 250]),
+)
 def test_the_interval_of_a_window_covers_the_truth(
     series: Callable[[np.random.Generator], Pair], num_steps: int
 ) -> None:

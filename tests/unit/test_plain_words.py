@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from snapshot import desks, views
 from unit.test_tui_pages import screen
@@ -9,13 +11,13 @@ from unit.test_tui_pages import screen
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.tui.pages.guidance import WHY_OF
 
+guided = cache(desks.guided_session)  # of the same answers, and nobody changes it
+
 
 def shown(pattern: str) -> str:
     """The advisor at this pattern, on a screen that has room for all of it, in one line."""
     keys = ("5", *["right"] * (int(pattern[1:]) - 1))
-    rows = screen(
-        views.live(views.straggler()), 110, 90, keys=keys, desk=desks.desk(session=desks.guided_session())
-    )
+    rows = screen(views.live(views.straggler()), 110, 90, keys=keys, desk=desks.desk(session=guided()))
     return " ".join(" ".join(rows).split())
 
 
@@ -26,7 +28,7 @@ def test_each_question_has_a_pattern() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_stands_at_its_pattern_and_nowhere_else(name: str) -> None:
-    (held,) = [one for one in desks.guided_session().whys if one.name == name]
+    (held,) = [one for one in guided().whys if one.name == name]
     for pattern in ("P1", "P2", "P4"):
         text = shown(pattern)
         assert "in plain words" in text

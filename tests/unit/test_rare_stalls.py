@@ -25,8 +25,7 @@ def named(num_ranks: int, num_steps: int, seed: int) -> list[Finding]:
     return [found for found in final_view(job).findings if found.severity != "info"]
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize(("seed", "num_ranks"), crossed(range(3), [2, 4]))
 def test_stalls_are_dated_by_the_first_of_them(num_ranks: int, seed: int) -> None:
     """Not by the beginning of the run, where the steps compared begin with them."""
     (found,) = named(num_ranks, 1000, seed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from scaling_tables import report_of, write
+from thinned import crossed
 
 from tuiadvisor.scaling.analysis import _fit
 from tuiadvisor.scaling.cost import Aim
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("slow", [1.25, 1.6, 3.0])
-@pytest.mark.parametrize("index", [1, 2, 3])
+@pytest.mark.parametrize(("slow", "index"), crossed([1.25, 1.6, 3.0], [1, 2, 3]))
 def test_slow_row_between_others_is_left_out(index: int, slow: float, tmp_path: Path) -> None:
     """A row 25 % or more off is named, and the prediction is as if it were not there."""
     sizes = [8, 16, 32, 64, 128]
