@@ -291,7 +291,7 @@ def fetched(url: str, *, is_head: bool = False, **headers: str) -> tuple[int, st
         method="HEAD" if is_head else "GET",
     )
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

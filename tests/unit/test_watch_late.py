@@ -130,7 +130,7 @@ def test_that_nothing_will_be_decided_is_not_waited_for_until_patience_ends(
     """Most of the step in code without a hook: an actor's episodes took all 30 s. Too few steps are waited for."""
     monkeypatch.setattr(watching, "FINAL_SETTLE_S", 0.0)
     job = replace(JOB, other_s=other_s) if is_final else replace(JOB, num_steps=10)
-    patience_s = 60.0 if is_final else 2.0
+    patience_s = PATIENCE_S if is_final else 2.0
     begin_s = time.monotonic()
     said = summary_of([[RUN, *(encoded(frame) for frame in frames(job))]], capsys, patience_s)
     assert ("pass in code that no hook sees" in " ".join(said.split())) == is_final
