@@ -31,11 +31,14 @@ def thinned(values: Iterable[Value], always: Collection[Value], *, is_row: bool 
 
 
 def crossed(*lists: Iterable[Any]) -> list[Any]:
-    """Every combination of the lists' values, as parameters; those of every run hold each value at least once."""
+    """Every combination of the lists' values, as parameters; those of every run hold each value at least once.
+
+    None where a list is empty, as where no public data sets are at hand.
+    """
     values = [
         [each if isinstance(each, ParameterSet) else pytest.param(each) for each in one] for one in lists
     ]
-    num_always = max(map(len, values))
+    num_always = max(map(len, values)) if all(values) else 0
     always = {tuple(place % len(each) for each in values) for place in range(num_always)}
     return [
         _joined(
