@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuiadvisor.metrics.lateness.off_core import MIN_STOPS
 from tuiadvisor.metrics.pauses.pause import irregular_pauses
 
 if TYPE_CHECKING:
@@ -46,22 +47,23 @@ def share_of_stops(
     """Share of the time of these columns, pauses among them, that all others wait for a row in whose steps it stood.
 
     Only what it arrives later than every other: who is stopped while it waits itself holds nobody up. 0 where the order
-    of arrival is not known.
+    of arrival is not known, and where it stood in fewer than MIN_STOPS steps: who once stood for half a minute has
+    paused, however many looks found it so, and of the steps to come that says nothing.
     """
     cycle_s = float(np.nansum(barrier.cycle_K[columns]))
     if not columns.size or cycle_s <= 0 or barrier.lateness_RK.shape[0] < 2 or barrier.evidence == "none":
         return 0.0
     lateness_RK = barrier.lateness_RK[:, columns]
     excess_K = lateness_RK[row] - np.delete(lateness_RK, row, axis=0).max(axis=0)
-    held_s = 0.0
+    held_s, num_steps = 0.0, 0
     for place in np.flatnonzero(excess_K > 0).tolist():
         begin_s, end_s = table.begin_s_RK[row, columns[place]], table.end_s_RK[row, columns[place]]
         origin_ns = int(table.origin_ns_R[row])
         if np.isfinite(begin_s + end_s) and was_stopped(
             table.ranks[row], origin_ns + int(begin_s * 1e9), origin_ns + int(end_s * 1e9)
         ):
-            held_s += float(excess_K[place])
-    return held_s / cycle_s
+            held_s, num_steps = held_s + float(excess_K[place]), num_steps + 1
+    return held_s / cycle_s if num_steps >= MIN_STOPS else 0.0
 
 
 def _with_stop(
