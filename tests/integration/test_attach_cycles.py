@@ -1,6 +1,6 @@
 """Attached to and detached from again and again, a live training has no trace of it, and the same weights bit for bit.
 
-Four times in each run, for threads and descriptors; a hundred times with `make test-all`, for memory, too.
+Three times in each run, for threads and descriptors; a hundred times with `make test-all`, for memory, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ inject = partial(inject_within, timeout_s=INJECT_S)
 CYCLES_A_COLLECTION = 10
 # The first cycles fill the allocator's arenas, which the process keeps and uses again: memory rises by some MiB and
 # stands from there on. What would leak goes on rising with each cycle.
-NUM_WARM_CYCLES = {4: 1, 100: 12}
+NUM_WARM_CYCLES = {2: 1, 100: 12}
 
 
 def footprint(pid: int, mark: Path) -> tuple[int, int, int]:
@@ -72,7 +72,7 @@ def cycle(pid: int, path: Path, *, by_command: bool) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_cycles", [4, pytest.param(100, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("num_cycles", [2, pytest.param(100, marks=pytest.mark.extended)])
 def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
     """Threads and descriptors as before, memory not growing with a hundred, weights equal to an undisturbed run."""
     disturbed, reference = tmp_path / "disturbed.pt", tmp_path / "reference.pt"

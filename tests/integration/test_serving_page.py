@@ -154,7 +154,7 @@ def test_the_saved_report_is_of_what_was_served(address: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("path", "code", "says"),
     [
-        ("/moved", 2, "sends on to 'file:///etc/passwd', which is not followed"),
+        ("/moved", 2, "redirects to 'file:///etc/passwd', which is not followed"),
         ("/html", 2, "no line of a metrics page"),
         ("/large", 2, "larger than 8 MiB"),
         ("/zipped", 2, "came compressed"),

@@ -405,7 +405,8 @@ PROGRAMS = [
         "mnist_hogwild, two processes that never wait", "examples", "mnist_hogwild", ("main.py", "--epochs", "1000"),
         shims=("seed", "no_operators", "images"), needs=("torchvision",), is_deterministic=False,
         log=r"Train Epoch: .*Loss: (?P<loss>[\d.]+)", every=5,  # both print, each every ten
-        refused="processes it has started have torch", why="its processes train each for itself: no ranks, and said so",
+        refused="processes that it started have loaded torch",
+        why="its processes train each for itself: no ranks, and said so",
     ),
     Program(
         "time_sequence_prediction (LBFGS)", "examples", "time_sequence_prediction", ("train.py", "--steps", ENDLESS),

@@ -292,7 +292,7 @@ def test_no_ring_lies_where_each_write_may_need_a_new_block(
     folder_fd = os.open(tmp_path, os.O_RDONLY)
     monkeypatch.setattr(room, "_kind", lambda _: 0x9123683E)  # btrfs
 
-    with pytest.raises(OSError, match="cannot promise room"):
+    with pytest.raises(OSError, match="cannot reserve room"):
         room.check_ring_fits(folder_fd, 1)
 
     os.close(folder_fd)

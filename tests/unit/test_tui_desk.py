@@ -303,7 +303,7 @@ async def test_without_a_desk_the_screens_say_so() -> None:
     app = Screens(views.FakeFeed(views.live(views.straggler())), theme="dark", ascii_only=False)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("8")
-        assert "not available here" in app.canvas.render_line(23).text
+        assert "not available in these screens" in app.canvas.render_line(23).text
 
 
 def test_each_key_of_scaling_changes_what_is_stated() -> None:

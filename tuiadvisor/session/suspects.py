@@ -7,6 +7,7 @@ What is taken from causes so and given to none of the others is something else's
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -166,13 +167,13 @@ TABLE: Final = (
 def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
     """Words of each cause with its share of all weight, heaviest first."""
     found: dict[str, float] = {}
-    taken, best = 0.0, 0
+    taken, best = 0.0, -math.inf
     for words, loss_s, speaks in _causes(run, answers):
         score = sum(_sign(mark, answers) for mark in speaks)
         found[words] = found.get(words, 0.0) + loss_s * FACTOR**score
         taken, best = taken + loss_s * (1 - FACTOR ** min(score, 0)), max(best, score)
     # Where every cause was spoken against they would all stand as before: not one of the answers would show.
-    if taken and not best:
+    if best < 0 and taken:
         found[ELSE] = taken
     total = sum(found.values())
     order = sorted(found.items(), key=lambda pair: -pair[1])

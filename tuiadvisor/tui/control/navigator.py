@@ -35,9 +35,15 @@ if TYPE_CHECKING:
 MESSAGE_S = 4.0
 LEAST_DRAG = 2  # columns; less is a click by an unsteady hand
 Cell = tuple[int, int]  # row and column of the screen
-# Keys that close the intro card and do nothing else.
 # Escape and a character that arrive at once are one sign to Textual, which a Mac's option key would type.
-_BEHIND_ESCAPE = dict(zip("¡™£¢∞§¶•ªº\u2013≠", "1234567890-=", strict=True))
+_BEHIND_ESCAPE = dict(
+    zip(
+        "\u00a1\u2122\u00a3\u00a2\u221e\u00a7\u00b6\u2022\u00aa\u00ba\u2013\u2260",
+        "1234567890-=",
+        strict=True,
+    )
+)
+# Keys that close the intro card and do nothing else.
 _ONLY_CLOSE = frozenset({"escape", "enter", "space"})
 
 
