@@ -227,15 +227,17 @@ def test_simulated_host_rows_do_not_show_the_devices_wait() -> None:
 # -- what is said -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sync", "name"), crossed(SYNCS, NAMES))
+@pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize("num_ranks", [4, pytest.param(64, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("name", NAMES)
 def test_fault_is_told_with_rank_cause_and_size(name: str, num_ranks: int, sync: int) -> None:
     """Whoever is named is guilty, for the right reason, and at what it costs the devices."""
     one = situations(num_ranks)[name]
     check(DeviceJob(num_ranks=num_ranks, sync_every=sync).with_faults(one.fault), one)
 
 
-@pytest.mark.parametrize(("sync", "num_ranks"), crossed(SYNCS, [4, 64]))
+@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("num_ranks", [4, 64])
 def test_healthy_twin_is_kept(num_ranks: int, sync: int) -> None:
     """Most of the step is compute, by the device's own clock."""
     view = view_of(DeviceJob(num_ranks=num_ranks, sync_every=sync))
