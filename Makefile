@@ -63,7 +63,7 @@ steady: $(VENV)/.dev-installed  ## the suite again and again on one core, beside
 
 test-all: KINDS = (extended or not extended)
 test-all fuzz: export ALL_EXAMPLES = 1
-test-all: test  ## also every other fault, schedule and size; half an hour
+test-all: test  ## also every other fault, schedule, size and example drawn by lot; much longer
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning, DeepSpeed and Ray run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed "ray[train]"
