@@ -27,7 +27,7 @@ test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, clus
 	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	unit=$$(mktemp); trap 'kill $$at_once 2> /dev/null; rm -f $$unit $$SKIPS_FILE' EXIT; trap 'exit 130' INT TERM; \
 	echo "unit tests run at the same time; what they print comes when all have ended"; \
-	$(BIN)/python tests/yielding.py --later $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15 \
+	$(BIN)/python tests/yielding.py $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15 \
 		tests/unit tests/snapshot -m "$(KINDS)" > $$unit 2>&1 & \
 	at_once=$$!; \
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 tests/integration \
