@@ -1,16 +1,19 @@
 """The phases of a step, one row each: names, letters, kinds, and what the probe's clock asks are derived from here.
 
-Elsewhere stand its styles in the terminal's themes (`tui/draw/colours.py`) and the hook that books it. A new row is a
-new column of the ring, of frames and of recordings, which older ones have not.
+Elsewhere stands the hook that books it. A new row is a new column of the ring, of frames and of recordings, which older
+ones have not.
 
-`python -m tuiadvisor.phases` writes the constants of the probe (`tuiadvisor_probes/phases.py`), which cannot import
-this module; a test holds them equal.
+`python -m tuiadvisor.phases` writes the probe's constants (`tuiadvisor_probes/phases.py` and `native/phases.h`), which
+cannot import this module; a test holds them equal.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # input: waits for its next batch.  sync: waits for other ranks, or moves data to them.  idle: has no work in a
 # pipeline.  pause: now and then, and no work of a step.  rest: logging, Python, anything without a hook.
@@ -28,6 +31,11 @@ class Phase:
     tiny: str  # three to five cells, over the columns of a narrow heat map
     letter: str  # doubles its colour
     colour: str  # on white; hues after Okabe and Ito (2008): told apart with every common colour blindness
+    ink: str  # of the letter on that colour, in a terminal
+    quiet_ink: (
+        str  # of the letter in the bars of a table: there for whoever needs it, quiet for everybody else
+    )
+    ansi: str  # the whole style where a terminal has 16 colours
     where: str  # completes "rank 3 is late, ..."
     meaning: str  # of its column
     why_unknown: str
@@ -43,6 +51,7 @@ NO_HOOK: Final = "no hook has fired; its time is in other"
 TABLE: Final = (
     Phase(
         *("data_wait", "input", "data wait", "data wait", "data", "D", "#e69f00"),
+        *("#3a2700", "#a06f00", "black on yellow"),
         *("waiting for its next batch", "waiting for the next batch"),
         "no DataLoader hook has fired; its time is in other",
         grows_with_batch=True,
@@ -51,12 +60,14 @@ TABLE: Final = (
     ),
     Phase(
         *("h2d", "copy", "copy to device", "copy", "copy", "H", "#e8dc4a"),
+        *("#3b3700", "#a39a2c", "black on bright_yellow"),
         *("copying to the device", "copying to the device"),
         "copies to the device are not timed; their time is in other",
         grows_with_batch=True,
     ),
     Phase(
         *("forward", "compute", "forward", "forward", "fwd", "F", "#56b4e9"),
+        *("#0b3148", "#3a86b4", "black on cyan"),
         *("in forward", "forward", NO_HOOK),
         grows_with_batch=True,
         is_hooked=True,
@@ -64,6 +75,7 @@ TABLE: Final = (
     ),
     Phase(
         *("backward", "compute", "backward", "backward", "bwd", "B", "#1f6fae"),
+        *("#d6e8f7", "#4e97cf", "white on blue"),
         *("in backward", "backward without waiting for communication", NO_HOOK),
         is_dark=True,
         grows_with_batch=True,
@@ -72,11 +84,13 @@ TABLE: Final = (
     ),
     Phase(
         *("comm_exposed", "sync", "exposed comm", "exp. comm", "comm", "C", "#cc79a7"),
+        *("#3d1a30", "#985575", "black on magenta"),
         *("in exposed communication", "communication that nothing hides"),
         "no gradient barrier or collective was observed; its time is in backward or other",
     ),
     Phase(
         *("optimizer", "compute", "optimizer", "optimizer", "opt", "O", "#1fa37c"),
+        *("#00261b", "#147257", "black on green"),
         *("in the optimizer", "optimizer", NO_HOOK),
         is_dark=True,
         is_hooked=True,
@@ -84,6 +98,7 @@ TABLE: Final = (
     ),
     Phase(
         *("checkpoint", "pause", "checkpoint", "checkpt", "ckpt", "K", "#d9682b"),
+        *("#2e1200", "#96461a", "black on red"),
         *("writing a checkpoint", "writing a checkpoint"),
         "no checkpoint was seen; one that a library writes by itself is in other",
         is_dark=True,
@@ -92,6 +107,7 @@ TABLE: Final = (
     ),
     Phase(
         *("eval", "pause", "forward only", "fw only", "eval", "E", "#a08fe8"),
+        *("#1d1740", "#7263b8", "black on bright_magenta"),
         *(
             "in forward without backward",
             "forward without backward: evaluation, validation, a rollout, generation",
@@ -102,12 +118,14 @@ TABLE: Final = (
     ),
     Phase(
         *("pipeline_idle", "idle", "pipeline idle", "pipe idle", "idle", "I", "#7d6542"),
+        *("#f0e4d2", "#a58b62", "black on bright_red"),
         *("idle in the pipeline", "waiting for a neighbour stage", "no pipeline stages"),
         is_dark=True,
         begins_iteration=True,
     ),
     Phase(
         *("other", "rest", "other", "other", "rest", "r", "#8f98a5"),
+        *("#c3cad6", "#79828f", "black on white"),
         *("in code without a hook", "rest of the step: logging, Python, phases without a hook", NO_HOOK),
         is_after_barrier=True,
     ),
@@ -156,15 +174,35 @@ def constants_of(table: tuple[Phase, ...]) -> str:
     )
 
 
+def header_of(table: tuple[Phase, ...]) -> str:
+    """The same for the probe's core in C."""
+    numbers = ", ".join(f"{phase.name.upper()} = {number}" for number, phase in enumerate(table))
+
+    def bits(is_meant: Callable[[Phase], bool]) -> str:
+        return " | ".join(f"1 << {phase.name.upper()}" for phase in table if is_meant(phase))
+
+    return (
+        "/* Numbers of the phases; written by `python -m tuiadvisor.phases`, never by hand. */\n"
+        f"enum {{ {numbers} }};\n"
+        f"enum {{ NUM_PHASES = {len(table)} }};\n"
+        f"#define BEGINS_ITERATION ({bits(lambda phase: phase.begins_iteration)})\n"
+        f"#define ABSORBING ({bits(lambda phase: phase.absorbs)})\n"
+    )
+
+
 def main() -> None:
-    """Write it beside the probe's other modules."""
+    """Write both beside the probe's other sources."""
     from pathlib import Path  # noqa: PLC0415 - whoever imports the names needs no files
 
     import tuiadvisor_probes  # noqa: PLC0415
 
-    path = Path(str(tuiadvisor_probes.__file__)).with_name("phases.py")
-    path.write_text(probe_constants(), encoding="utf-8")
-    print(f"written: {path}")
+    module = Path(str(tuiadvisor_probes.__file__)).with_name("phases.py")
+    for path, text in (
+        (module, probe_constants()),
+        (module.parents[1] / "native" / "phases.h", header_of(TABLE)),
+    ):
+        path.write_text(text, encoding="utf-8")
+        print(f"written: {path}")
 
 
 if __name__ == "__main__":

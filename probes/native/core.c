@@ -22,23 +22,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "phases.h"
+
 #ifndef CORE_BUILD
 #define CORE_BUILD "unknown"
 #endif
 
-enum { DATA_WAIT = 0, FORWARD = 2, BACKWARD = 3, COMM_EXPOSED = 4, OPTIMIZER = 5, CHECKPOINT = 6, EVAL = 7, OTHER = 9 };
-enum { NUM_PHASES = 10, NUM_GROUPS = 64, NUM_ROWS = 128, NUM_REST = 11, NUM_ROOTS = 8, MAX_NESTING = 3 };
+enum { NUM_GROUPS = 64, NUM_ROWS = 128, NUM_REST = 11, NUM_ROOTS = 8, MAX_NESTING = 3 };
 enum { CLOSED = -1, LATER = -2, UNKNOWN = -1 };
 enum { STEPPED = 1, GONE = 2, BROKEN = 4, DEVICE = 8, EVALUATING = 16, MEASURING = 32 };
 enum { STOPPED = GONE | BROKEN, RARE = STOPPED | DEVICE | EVALUATING };
 enum { SPOT_CHECK = 32, SPOT_CHECK_AT = 5, CPU_PERIOD = 8, LONG_GC_NS = 1000000 };
 enum { FLAG_GC = 32, FLAG_DETAIL = 64, FLAG_NO_SYNC = 128 };
-enum { HEADER_BYTES = 4096, WORDS = 32, RECORD_WORDS = 30 };
+enum { HEADER_BYTES = 4096, WORDS = 32, RECORD_WORDS = NUM_PHASES + 20 };
 enum { WORD_HEAD = 6, WORD_LEASE = 8, WORD_COMMAND = 9, WORD_NOW = 10, WORD_STEP = 12, WORD_BURST = 19, WORD_SUMMED = 20 };
 enum { WRITE_EVERY_NS = 200000000 };
 #define COUNTS_MICRO_STEP ((int64_t)1 << 16)
-#define BEGINS_ITERATION (1 << DATA_WAIT | 1 << FORWARD | 1 << BACKWARD | 1 << EVAL | 1 << 8)
-#define ABSORBS(phase) ((phase) == CHECKPOINT || (phase) == EVAL)
+#define ABSORBS(phase) ((ABSORBING) >> (phase) & 1)
 
 static int64_t clock_ns(clockid_t which) {
     struct timespec time;

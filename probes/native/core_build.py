@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("core.c")
+PHASES: Final = Path(__file__).with_name("phases.h")  # which the source includes
 OUTPUT: Final = Path(__file__).parents[1] / "tuiadvisor_probes" / "core.abi3.so"
 FLAGS: Final = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-z,now", "-Wl,-s")
 # A limited-API core casts its methods and leaves out the ends of tables, as CPython's own documentation does.
@@ -26,7 +27,7 @@ COMPILE_TIMEOUT_S: Final = 120.0
 
 def build_name() -> str:
     """Of the source: two cores of the same name are the same."""
-    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(SOURCE.read_bytes() + PHASES.read_bytes()).hexdigest()[:16]
 
 
 def is_current(output: Path = OUTPUT) -> bool:

@@ -26,7 +26,7 @@ It outlives the writer: after SIGKILL the last records are still there. Layout, 
     160   summed      u64   1: records end in a sum; written by whoever creates the file
     168   info_sum    u64   CRC-32 of the info area
     256   info        3840s JSON: rank, world size, versions, hooks
-    4096  step ring   step_cap x 240 bytes:  index+1 u64, 28 x i64, index+1 u64
+    4096  step ring   step_cap x 240 bytes:  index+1 u64, 28 x i64 (a phase more is 8 bytes more), index+1 u64
     ...   event ring  event_cap x 80 bytes:  index+1 u64, kind u64, 7 x i64, index+1 u64
 
 The index is written before and after each record's body, so a torn or overwritten record never passes for a
@@ -45,15 +45,20 @@ from binascii import crc32
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from .phases import NUM_PHASES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAGIC = b"TUIARING"
-VERSION = 2  # 1 had phase and since when in two words: one store less in every hook
+LAYOUT = 2  # 1 had phase and since when in two words: one store less in every hook
+VERSION = (
+    LAYOUT | NUM_PHASES - 10 << 16
+)  # whose records have a column for each of ten phases; another number is another
 HEADER_BYTES = 4096
 INFO_OFFSET = 256
 INFO_BYTES = HEADER_BYTES - INFO_OFFSET
-NUM_STEP_SLOTS = 28  # another number is another VERSION
+NUM_STEP_SLOTS = NUM_PHASES + 18  # another number of columns is another LAYOUT
 NUM_EVENT_SLOTS = 7
 STEP_STRUCT = struct.Struct(f"<Q{NUM_STEP_SLOTS}qQ")
 EVENT_STRUCT = struct.Struct(f"<QQ{NUM_EVENT_SLOTS}qQ")
@@ -69,6 +74,7 @@ _RECORDS_A_READ = 1024
 _PREFIX = struct.Struct("<8sIIQQ")
 _U64 = struct.Struct("<Q")
 _STEP_BODY = struct.Struct(f"<Q{NUM_STEP_SLOTS}q")
+_STEP_BYTES = STEP_STRUCT.size
 _EVENT_BODY = struct.Struct(f"<QQ{NUM_EVENT_SLOTS}q")
 _KEEPS_STORES_IN_ORDER = frozenset({"x86_64"})
 _LOW = 0xFFFFFFFF
@@ -199,10 +205,10 @@ class RingWriter:
         self.put_u64(OFFSET_PID, os.getpid())
 
     def put_step(self, slots: tuple[int, ...]) -> None:
-        """Append one step record; slots in the order of the module's docstring, 28 integers."""
+        """Append one step record; slots in the order of events.STEP_COLUMNS, NUM_STEP_SLOTS integers."""
         index = self.num_steps
         mark = index + 1
-        offset = HEADER_BYTES + index % self.step_capacity * 240
+        offset = HEADER_BYTES + index % self.step_capacity * _STEP_BYTES
         if self.is_summed:
             self._put_summed(offset, mark, _STEP_BODY.pack(mark, *slots))
         else:
@@ -295,7 +301,7 @@ class RingReader:
         return text if crc32(text) == self.get_u64(OFFSET_INFO_SUM) else b""
 
     def take_steps(self) -> list[tuple[int, ...]]:
-        """All whole step records not yet taken, oldest first, 28 integers each."""
+        """All whole step records not yet taken, oldest first, NUM_STEP_SLOTS integers each."""
         rows, self.next_step, lost = self._take(
             STEP_STRUCT, HEADER_BYTES, self.step_capacity, OFFSET_STEP_HEAD, self.next_step
         )

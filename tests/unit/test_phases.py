@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import ast
+import os
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import native_core
 
 from tuiadvisor import phases
 from tuiadvisor.causes.pauses import KIND_WORDS
@@ -42,16 +48,9 @@ def test_numbers_that_hooks_write_out_are_the_table_s() -> None:
 
 
 def test_a_step_s_record_is_as_long_as_its_columns() -> None:
-    """Its size is written out in the ring's writer."""
+    """Ten phases made version 2; rings of another number are of another version."""
     assert len(STEP_COLUMNS) == ring.NUM_STEP_SLOTS
-    sizes = [
-        node.right.value
-        for node in ast.walk(ast.parse((PROBES / "ring.py").read_text()))
-        if isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.Mult)
-        and isinstance(node.right, ast.Constant)
-    ]
-    assert ring.STEP_STRUCT.size in sizes
+    assert ring.VERSION == (ring.LAYOUT if len(TABLE) == 10 else ring.LAYOUT | (len(TABLE) - 10) << 16)
 
 
 def test_every_row_can_be_told_apart_wherever_it_is_drawn() -> None:
@@ -82,11 +81,67 @@ def test_a_new_row_has_its_place_in_a_trace() -> None:
     assert "brand_new" not in after
 
 
-def test_the_core_in_c_knows_as_many_and_has_room_for_their_numbers() -> None:
-    """It counts phases by an array, and a number shares a word with a time: four bits."""
-    source = (PROBES.parent / "native" / "core.c").read_text()
-    assert [str(len(TABLE))] == re.findall(r"\bNUM_PHASES = (\d+)", source)
-    assert len(TABLE) <= 1 << 4
+def test_the_core_in_c_has_the_table_s_constants() -> None:
+    """The same command writes them."""
+    assert phases.header_of(TABLE) == (PROBES.parent / "native" / "phases.h").read_text()
+    assert len(TABLE) <= 1 << 4  # a number shares a word with a time
+
+
+NEW_ROW = """
+    Phase(
+        *("brand_new", "compute", "brand new", "brand new", "new", "A", "#123456"),
+        *("#ffffff", "#eeeeee", "white on black"),
+        *("in something new", "something new", NO_HOOK),
+        begins_iteration=True,
+    ),
+"""
+WHAT_FOLLOWS = """
+import sys
+from pathlib import Path
+import tuiadvisor
+from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.tui.draw import colours
+from tuiadvisor_probes import native, ring
+
+folder = Path(sys.argv[1])
+assert Path(tuiadvisor.__file__).is_relative_to(folder), tuiadvisor.__file__
+assert "brand_new_ns" in STEP_COLUMNS
+inks = [colours.style(theme, "phase:brand_new").color.name for theme in ("dark", "terminal")]
+assert inks == ["#ffffff", "white"], inks
+assert ring.VERSION != int(sys.argv[2])
+path = str(folder / "ring")
+ring.create_ring_file(path, 4, 4)
+writer, reader = ring.RingWriter(path), ring.RingReader(path)
+row = tuple(range(len(STEP_COLUMNS)))
+writer.put_step(row)
+assert reader.take_steps() == [row]
+if len(sys.argv) > 3:
+    books = native.load(Path(sys.argv[3]).read_bytes()).Books(0)
+    books.extend((9, 10))  # brand_new, from 10 ns on
+    books.extend((10, 25))  # other
+    assert books.totals == [0] * 9 + [15, 10], books.totals
+"""
+
+
+def test_a_new_row_needs_no_other_file_but_its_hook(tmp_path: Path) -> None:
+    """Columns, styles, the ring and both cores of the probe follow from the row and the command that it asks for."""
+    root = PROBES.parents[1]
+    for package in ("tuiadvisor", "probes/tuiadvisor_probes", "probes/native"):
+        shutil.copytree(
+            root / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
+    table = tmp_path / "tuiadvisor" / "phases.py"
+    text = table.read_text()
+    before = text.index('    Phase(\n        *("other"')
+    table.write_text(text[:before] + NEW_ROW.strip("\n") + "\n" + text[before:])
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{tmp_path}/probes", "PYTHONDONTWRITEBYTECODE": "1"}
+    run = partial(subprocess.run, cwd=tmp_path, env=environment, check=True)
+    run([sys.executable, "-m", "tuiadvisor.phases"], stdout=subprocess.DEVNULL)
+    core = []
+    if not native_core.why_not():
+        core = [str(tmp_path / "core.abi3.so")]
+        run([sys.executable, "probes/native/core_build.py", *core], stdout=subprocess.DEVNULL)
+    run([sys.executable, "-c", WHAT_FOLLOWS, str(tmp_path), str(ring.VERSION), *core])
 
 
 def with_new_row() -> tuple[phases.Phase, ...]:

@@ -136,11 +136,11 @@ sys.stdout.buffer.write(marshal.dumps((importlib.util.MAGIC_NUMBER, modules)))
 # Each module after those it imports; a test holds this against the modules' own imports.
 MODULE_ORDER: Final = (
     "__init__",
+    "phases",
     "ring",
     "forks",
     "native",
     "duty",
-    "phases",
     "step_record",
     "code_loops",
     "optimizer_turns",

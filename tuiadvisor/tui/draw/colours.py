@@ -10,8 +10,17 @@ from functools import cache
 
 from rich.style import Style
 
-# Phase hues follow Okabe and Ito (2008), told apart with every common colour blindness; letters double them.
-_DARK = {
+from tuiadvisor.phases import TABLE
+
+# A phase's styles stand in its row; the rest of a step lies back, on a ground of each theme's own.
+_OF_PHASES = {f"phase:{phase.name}": f"{phase.ink} on {phase.colour}" for phase in TABLE} | {
+    f"bar:{phase.name}": f"{phase.quiet_ink} on {phase.colour}" for phase in TABLE
+}
+_OF_PHASES_IN_16_COLOURS = {
+    f"{kind}:{phase.name}": phase.ansi for kind in ("phase", "bar") for phase in TABLE
+}
+
+_DARK = _OF_PHASES | {
     "": "#d5dae3 on #14171c",
     "selected": "on #2b3442",
     "text": "#d5dae3",
@@ -49,27 +58,8 @@ _DARK = {
     "curve_band": "bold #8fc7ff on #1c2732",
     "limit": "#ff9d6c",
     "phase": "#14171c on #6b7484",
-    "phase:data_wait": "#3a2700 on #e69f00",
-    "phase:h2d": "#3b3700 on #e8dc4a",
-    "phase:forward": "#0b3148 on #56b4e9",
-    "phase:backward": "#d6e8f7 on #1f6fae",
-    "phase:comm_exposed": "#3d1a30 on #cc79a7",
-    "phase:optimizer": "#00261b on #1fa37c",
-    "phase:checkpoint": "#2e1200 on #d9682b",
-    "phase:eval": "#1d1740 on #a08fe8",
-    "phase:pipeline_idle": "#f0e4d2 on #7d6542",
     "phase:other": "#c3cad6 on #4a5261",
-    # Bars in tables: the letter is there for whoever needs it, and quiet for everybody else.
     "bar": "#8b93a1 on #6b7484",
-    "bar:data_wait": "#a06f00 on #e69f00",
-    "bar:h2d": "#a39a2c on #e8dc4a",
-    "bar:forward": "#3a86b4 on #56b4e9",
-    "bar:backward": "#4e97cf on #1f6fae",
-    "bar:comm_exposed": "#985575 on #cc79a7",
-    "bar:optimizer": "#147257 on #1fa37c",
-    "bar:checkpoint": "#96461a on #d9682b",
-    "bar:eval": "#7263b8 on #a08fe8",
-    "bar:pipeline_idle": "#a58b62 on #7d6542",
     "bar:other": "#79828f on #4a5261",
     # Eight heights in four colours: every change of colour in a row costs 11 to 19 bytes on the wire.
     "heat": "#7d8797",
@@ -143,7 +133,7 @@ _LIGHT = _DARK | {
 
 # The terminal's own colours on its own ground: right on light and dark, and what remains under NO_COLOR
 # (reverse, bold, dim) still reads.
-_TERMINAL = {
+_TERMINAL = _OF_PHASES_IN_16_COLOURS | {
     "": "default on default",
     "selected": "reverse",
     "text": "",
@@ -181,27 +171,7 @@ _TERMINAL = {
     "curve_band": "bold blue",
     "limit": "red",
     "phase": "reverse",
-    "phase:data_wait": "black on yellow",
-    "phase:h2d": "black on bright_yellow",
-    "phase:forward": "black on cyan",
-    "phase:backward": "white on blue",
-    "phase:comm_exposed": "black on magenta",
-    "phase:optimizer": "black on green",
-    "phase:checkpoint": "black on red",
-    "phase:eval": "black on bright_magenta",
-    "phase:pipeline_idle": "black on bright_red",
-    "phase:other": "black on white",
     "bar": "reverse",
-    "bar:data_wait": "black on yellow",
-    "bar:h2d": "black on bright_yellow",
-    "bar:forward": "black on cyan",
-    "bar:backward": "white on blue",
-    "bar:comm_exposed": "black on magenta",
-    "bar:optimizer": "black on green",
-    "bar:checkpoint": "black on red",
-    "bar:eval": "black on bright_magenta",
-    "bar:pipeline_idle": "black on bright_red",
-    "bar:other": "black on white",
     "heat": "dim",
     "heat:0": "",
     "heat:1": "",
