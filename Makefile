@@ -88,7 +88,7 @@ $(VENV)/.package-installed: $(VENV)/.dev-installed
 
 package: $(VENV)/.package-installed  ## wheel and sdist in dist/, built, checked, and the wheel tried in an environment of its own
 	rm -rf dist/*.whl dist/*.tar.gz
-	TUIADVISOR_PURE=1 $(BIN)/python -m build --outdir dist .  # an index takes no wheel for linux_x86_64, as the core in C makes it
+	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python release/try_wheel.py dist/*.whl

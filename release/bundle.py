@@ -8,7 +8,6 @@ file; it unpacks itself into ~/.shiv (SHIV_ROOT) when it is started for the firs
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shutil
 import subprocess
@@ -82,10 +81,7 @@ def build(output: Path, pythons: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(work), str(ROOT)]
-        # Of every machine: a wheel with the core that a compiler here would build is for linux_x86_64 alone, which pip
-        # does not take beside the platforms below.
-        pure = {**os.environ, "TUIADVISOR_PURE": "1"}
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=pure)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         (wheel,) = work.glob("tuiadvisor-*-none-any.whl")
         packages = work / "packages"
         for python in pythons:

@@ -1,8 +1,9 @@
 """`python probes/native/core_build.py [OUTPUT] [FLAG ...]`: compile the native core; 1 and a line where it cannot.
 
-Without OUTPUT it goes beside the probe's modules, where the agent looks for it. One binary for CPython 3.11 and later
-on this kind of machine. CC names another compiler; further flags are the compiler's (`make native-check` asks for
-sanitizers).
+Without OUTPUT one core goes beside the probe's modules for each machine that a compiler is here for, where the agent
+looks for its own. A core binds to no C library: it asks for four functions at most that the process has anyway, so that
+one binary serves CPython 3.11 and later on glibc of any age and on musl. CC names another compiler of this machine's
+core; further flags are the compiler's (`make native-check` asks for sanitizers).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -18,11 +20,30 @@ from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("core.c")
 PHASES: Final = Path(__file__).with_name("phases.h")  # which the source includes
-OUTPUT: Final = Path(__file__).parents[1] / "tuiadvisor_probes" / "core.abi3.so"
+MACHINES: Final = ("x86_64", "aarch64")  # that a package brings a core for
+HERE: Final = os.uname().machine
 FLAGS: Final = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-z,now", "-Wl,-s")
+# Calls of the C library stay open until the core is loaded, whichever it is then; a sanitizer brings one of its own.
+OF_NO_LIBRARY: Final = ("-nostdlib",)
 # A limited-API core casts its methods and leaves out the ends of tables, as CPython's own documentation does.
 QUIET: Final = ("-Wno-cast-function-type", "-Wno-missing-field-initializers")
 COMPILE_TIMEOUT_S: Final = 120.0
+
+
+def file_name(machine: str = HERE) -> str:
+    """Of a machine's core, as `tuiadvisor.agent.payload` asks for it."""
+    return f"core.{machine}.elf"
+
+
+OUTPUT: Final = Path(__file__).parents[1] / "tuiadvisor_probes" / file_name()
+
+
+def compiler_for(machine: str) -> list[str]:
+    """The words of a command; empty where no compiler for it is here."""
+    if machine == HERE:
+        return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    cross = f"{machine}-linux-gnu-gcc"
+    return [cross] if shutil.which(cross) else []
 
 
 def build_name() -> str:
@@ -35,11 +56,15 @@ def is_current(output: Path = OUTPUT) -> bool:
     return output.exists() and build_name().encode() in output.read_bytes()
 
 
-def build(output: Path = OUTPUT, flags: tuple[str, ...] = ()) -> str:
+def build(output: Path = OUTPUT, flags: tuple[str, ...] = (), machine: str = HERE) -> str:
     """Compile; why not, empty where it is there. The file is whole or not there."""
     if not sys.platform.startswith("linux"):
         return "the native core is for Linux"
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    compiler = compiler_for(machine)
+    if not compiler:
+        return f"no compiler for {machine}: {machine}-linux-gnu-gcc"
+    if not any(flag.startswith("-fsanitize") for flag in flags):
+        flags = (*OF_NO_LIBRARY, *flags)
     part = output.with_suffix(f".{os.getpid()}.part")
     include = sysconfig.get_paths()["include"]
     name = f'-DCORE_BUILD="{build_name()}"'
@@ -64,6 +89,10 @@ def main() -> None:
     if why_not:
         sys.exit(f"no native core, the probe's hooks stay Python: {why_not}")
     print(f"{output}: {output.stat().st_size} bytes, build {build_name()}")
+    for machine in () if len(sys.argv) > 1 else MACHINES:
+        other = OUTPUT.with_name(file_name(machine))
+        if machine != HERE and compiler_for(machine):
+            print(f"{other}: {build(other, machine=machine) or f'{other.stat().st_size} bytes'}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""The package's build compiles the native core where a compiler is there; without one the package is whole without it.
+"""The package's build compiles the native core for each machine that a compiler is there for; without one it is whole too.
 
-The wheel is then for this kind of machine (cp311-abi3), else for all (py3-none-any); TUIADVISOR_PURE=1 asks for that.
+The wheel is for every machine (py3-none-any) all the same: a core is no module of ours but bytes that the agent hands to
+a rank, whose interpreter and C library are not those of the installation, and it binds to neither. TUIADVISOR_CORES says
+which must be in it ("x86_64 aarch64"; one that cannot be compiled fails the build), or "none".
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,35 +17,31 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class NativeCore(BuildHookInterface):
-    """Adds one file to a wheel, or puts it among the sources of an editable installation."""
+    """Adds a file a machine to a wheel, or puts them among the sources of an editable installation."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; a failure is a line of the build's output."""
-        if self.target_name != "wheel" or os.environ.get("TUIADVISOR_PURE") == "1":
+        """Compile; a failure is a line of the build's output, or its end where that core is asked for."""
+        wanted = os.environ.get("TUIADVISOR_CORES", "").split()
+        if self.target_name != "wheel" or wanted == ["none"]:
             return
-        program = Path(self.root) / "probes" / "native" / "core_build.py"
-        if version == "editable":
-            self._run(program)
-            return
+        sys.path.insert(0, str(Path(self.root) / "probes" / "native"))
+        import core_build  # noqa: PLC0415 - it lies in the sources that are built
+
         self.folder = tempfile.TemporaryDirectory()
-        core = Path(self.folder.name) / "core.abi3.so"
-        if self._run(program, str(core)):
-            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-            build_data["force_include"][str(core)] = "tuiadvisor_probes/core.abi3.so"
-            build_data["pure_python"] = False
-            build_data["tag"] = f"cp311-abi3-{platform}"
+        for machine in dict.fromkeys((core_build.HERE, *core_build.MACHINES, *wanted)):
+            name = core_build.file_name(machine)
+            into = core_build.OUTPUT.parent if version == "editable" else Path(self.folder.name)
+            why_not = core_build.build(into / name, machine=machine)
+            if why_not and machine in wanted:
+                raise RuntimeError(f"no native core for {machine}: {why_not}")
+            self.app.display_info(f"{name}: {why_not or 'compiled'}")
+            if not why_not and version != "editable":
+                build_data["force_include"][str(into / name)] = f"tuiadvisor_probes/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """The wheel has its copy."""
+        """The wheel has its copies."""
         folder = getattr(self, "folder", None)
         if folder is not None:
             folder.cleanup()
-
-    def _run(self, program: Path, *output: str) -> bool:
-        done = subprocess.run(
-            [sys.executable, str(program), *output], capture_output=True, text=True, check=False
-        )
-        self.app.display_info((done.stdout or done.stderr).strip())
-        return done.returncode == 0

@@ -33,7 +33,7 @@ NATIVE_NAME: Final = "native.bin"
 TRIED_MACHINES: Final = frozenset(
     {"x86_64"}
 )  # where its hooks ran with torch; on others whoever watches asks for it
-CORE_FILE: Final = "core.abi3.so"  # built with the package where there is a compiler: probes/native
+CORE_FILE: Final = f"core.{os.uname().machine}.elf"  # of the package, or compiled with it: probes/native
 COMPILE_TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.001  # between two modules, in a thread of our own; a step's worth of training gets in
 
