@@ -1,8 +1,8 @@
-"""The package's build compiles the native core for each machine that a compiler is there for; without one it is whole too.
+"""The package's build compiles the native core for each machine that a compiler is there for, and does without.
 
-The wheel is for every machine (py3-none-any) all the same: a core is no module of ours but bytes that the agent hands to
-a rank, whose interpreter and C library are not those of the installation, and it binds to neither. TUIADVISOR_CORES says
-which must be in it ("x86_64 aarch64"; one that cannot be compiled fails the build), or "none".
+The wheel is for every machine (py3-none-any) all the same: a core is no module of ours but bytes that the agent hands
+to a rank, whose interpreter and C library are not those of the installation, and it binds to neither. TUIADVISOR_CORES
+says which must be in it ("x86_64 aarch64"; one that cannot be compiled fails the build), or "none".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NativeCore(BuildHookInterface):
         if self.target_name != "wheel" or wanted == ["none"]:
             return
         sys.path.insert(0, str(Path(self.root) / "probes" / "native"))
-        import core_build  # noqa: PLC0415 - it lies in the sources that are built
+        import core_build
 
         self.folder = tempfile.TemporaryDirectory()
         for machine in dict.fromkeys((core_build.HERE, *core_build.MACHINES, *wanted)):
