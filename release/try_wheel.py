@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "probes" / "native"))
-import core_build
+CORES: Final = "tuiadvisor_probes/core."  # and its machine
 
 
 def main() -> None:
@@ -25,10 +24,8 @@ def main() -> None:
     (wheel,) = sys.argv[1:]
     if not wheel.endswith("-py3-none-any.whl"):
         sys.exit(f"{wheel}: not for every machine")
-    names = set(zipfile.ZipFile(wheel).namelist())
-    brought = {
-        one for one in core_build.MACHINES if f"tuiadvisor_probes/{core_build.file_name(one)}" in names
-    }
+    names = zipfile.ZipFile(wheel).namelist()
+    brought = {name.split(".")[-2] for name in names if name.startswith(CORES) and name.endswith(".elf")}
     if missing := set(os.environ.get("TUIADVISOR_CORES", "").split()) - {"none"} - brought:
         sys.exit(f"{wheel}: no native core for {', '.join(sorted(missing))}")
     with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +38,7 @@ def main() -> None:
             command = [f"{folder}/bin/tuiadvisor", *words]
             told = subprocess.run(command, check=True, cwd=folder, stdout=subprocess.PIPE, text=True).stdout
         (core,) = [one["found"] for one in json.loads(told)["checks"] if one["name"] == "core"]
-        if core_build.HERE in brought and not core.startswith("native"):
+        if os.uname().machine in brought and not core.startswith("native"):
             sys.exit(f"{wheel}: installed, but the probe's core is {core}")
     print(f"{wheel}: installed, and its commands run; native cores: {', '.join(sorted(brought)) or 'none'}")
 
