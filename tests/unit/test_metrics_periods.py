@@ -9,7 +9,8 @@ import pytest
 from synthetic_run import MS, Fault, Job, Simulated, final_view, folded, frames, simulate
 from thinned import crossed, num_examples
 
-from tuiadvisor.metrics.pauses.periodic import MIN_PERIODS, _chained, _Events, _regular
+from tuiadvisor.metrics.pauses.periodic import MIN_PERIODS, _chained, _Events, _regular, periodic_groups
+from tuiadvisor.metrics.steps.barrier import Barrier
 from tuiadvisor.views.run_view import PauseView, RunView
 
 pytestmark = pytest.mark.slow
@@ -170,3 +171,49 @@ def test_an_exchange_that_is_long_in_every_third_step_is_no_row_of_pauses() -> N
             Job(num_steps=330, seed=seed, faults=(Fault("comm", None, 20 * MS, onset=150, every=3),))
         )
         assert [] == periodic(view), seed
+
+
+# A step's milliseconds in one process on two cores from which on another job took half of its core (2026-11-28).
+SHARED_CORE = """
+17 17 19 36 20 18 19 18 36 19 25 20 19 20 18 30 27 19 19 18 19 20 19 19 20 19 19 26 20 20 19 20 22 20 20 24 19 32 25
+20 20 20 22 22 22 22 19 18 20 19 39 21 18 19 19 27 22 21 46 19 20 21 19 63 21 21 21 19 19 21 18 18 32 20 21 19 21 34
+27 17 19 21 18 20 19 21 17 19 21 18 18 20 18 18 24 19 28 20 19 33 43 20 22 20 32 34 20 18 21 19 19 19 17 21 19 20 20
+17 18 48 20 19 20 19 18 22 20 22 17 19 26 18 20 17 17 18 17 17 19 17 18 20 18 39 20 18 19 18 25 18 18 19 17 21 19 18
+23 19 19 18 18 17 19 19 22 18 19 35 28 19 17 22 18 21 18 18 18 16 18 20 17 18 22 17 19 18 18 19 18 17 18 16 17 39 35
+20 18 19 17 32 17 17 18 18 20 19 17 21 17 18 18 17 17 17 17 16 23 31 18 17 27 17 17 19 17 17 18 16 16 18 18 18 16 17
+16 23 17 21 17 17 19 32 15 12 12 13 16 16 20 20 17 16 25 18 22 16 16 18 17 18 17 17 16 18 20 19 16 16 22 29 19 17 18
+17 17 18 25 19 19 18 18 19 17 17 17 19 18 20 18 17 19 23 21 40 18 18 20 17 20 18 19 20 32 32 57 44 29 36 32 73 32 37
+38 28 32 54 36 45 45 50 43 46 55 42 38 47 44 19 18 20 48 35 59 43 34 34 33 43 46 45 41 33 48 50 50 45 63 48 51 38 41
+26 20 46 54 40 40 40 49 52 41 37 19 19 18 24 47 44 60 42 42 42 47 51 41 35 34 47 37 43 44
+"""
+
+
+def alone(cycle_ms: list[int]) -> Barrier:
+    """Of one process: nobody to be compared with."""
+    cycle = np.array(cycle_ms) / 1e3
+    of_ranks, of_steps = np.full((1, cycle.size), np.nan), np.full(cycle.size, np.nan)
+    complete = np.ones(cycle.size, dtype=np.bool_)
+    return Barrier("none", of_ranks, of_ranks, of_ranks, of_steps, cycle, complete, of_steps)
+
+
+def test_a_stretch_of_long_steps_with_short_ones_between_is_no_row_of_pauses() -> None:
+    """More of its steps are long than not: it was told as "a pause of 103 ms every 12 steps stops the training"."""
+    shared = alone([int(word) for word in SHARED_CORE.split()])
+    assert [] == periodic_groups(shared, shared.complete_K)
+    chance = np.random.default_rng(5)
+    for seed in range(20):
+        # Runs of five to nine long steps, two or three short ones between.
+        after = [
+            step
+            for _ in range(8)
+            for step in [*[40] * int(chance.integers(5, 10)), *[18] * int(chance.integers(2, 4))]
+        ]
+        found = alone([*[18] * 200, *after])
+        assert [] == periodic_groups(found, found.complete_K), seed
+
+
+def test_pauses_of_several_steps_each_stay_pauses() -> None:
+    """Three long steps every twelve are a quarter of all."""
+    found = alone([18, 18, 18, 18, 18, 90, 70, 60, 18, 18, 18, 18] * 12)
+    (columns,) = periodic_groups(found, found.complete_K)
+    assert 36 == columns.sum()

@@ -27,6 +27,9 @@ MIN_PERIODS: Final = 3  # distances alike: fewer are kept by chance
 MAX_GROUPS: Final = 3  # pauses of different ranks or distances, each a finding of its own
 STRAY_SHARE: Final = 0.25  # of the period: pauses by the clock drift by less against the steps
 MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
+# Of the steps from the first of them to the last: a pause spoils its step and the next one, so of what comes in more of
+# them too few are left to tell what a steady one takes. It is a part of the step then, or a stretch of longer steps.
+PART_OF_STEP: Final = 0.4
 MIN_REGULAR: Final = 0.7  # of the distances agree: spikes of noise fall between the pauses
 ROUGH: Final = 0.05  # of the period: by so much distances that agree may differ
 OWN_SHARE: Final = 0.6  # of a long step: so much later than all others arrives the rank whose pause it is
@@ -116,11 +119,17 @@ def _periodic_columns(barrier: Barrier, candidates_K: Bools) -> Bools:
         chosen = _regular(group)
         if chosen is None:
             chosen = _chained(group, values.size)
-        if chosen is not None:
+        if chosen is not None and not _is_stretch(chosen):
             for start, stop in zip(chosen.start.tolist(), chosen.stop.tolist(), strict=True):
                 found[start:stop] = True
             return found
     return found
+
+
+def _is_stretch(events: _Events) -> bool:
+    return int((events.stop - events.start).sum()) > PART_OF_STEP * (
+        int(events.stop[-1]) - int(events.start[0])
+    )
 
 
 def _events(excess_K: Floats, limit_s: float) -> _Events:

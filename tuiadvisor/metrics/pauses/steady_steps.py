@@ -23,7 +23,7 @@ from tuiadvisor.metrics.pauses.pause import (
     with_lengths,
     with_next,
 )
-from tuiadvisor.metrics.pauses.periodic import far_longer, periodic_groups
+from tuiadvisor.metrics.pauses.periodic import PART_OF_STEP, far_longer, periodic_groups
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
-# Of all steps: a pause spoils its step and the next one, so of what comes in more of them too few steps are left to
-# tell what a steady one takes. It is a part of the step then, with its phase's time.
-PART_OF_STEP: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
