@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic_run import MS, STEP_NAMES, Fault, Job, above_info, final_view, folded, frames, simulate
 from thinned import crossed, num_examples
@@ -388,6 +390,28 @@ def test_a_phase_that_grows_on_all_ranks_is_dated() -> None:
     assert found.low <= view.step.mean_s / calm <= found.high
     assert view.step.mean_s / found.expected == pytest.approx(calm, rel=0.03)
     assert "instead of" in view.verdict.sentence
+
+
+def test_a_job_that_grows_in_all_phases_is_not_kept() -> None:
+    """Clocks fell or another tenant came: nothing tells why, and it is a loss all the same."""
+    slower = tuple(
+        Fault(kind, None, amount, onset=150)
+        for kind, amount in (
+            ("forward", 3 * MS),
+            ("backward", 4.5 * MS),
+            ("optimizer", 2 * MS),
+            ("other", 2 * MS),
+        )
+    )
+    view = final_view(Job(num_steps=300, faults=slower))
+    assert [] == above_info(view)
+    assert view.verdict.decision is None
+    assert "longer on all ranks, and what made them longer was not seen" in view.verdict.sentence
+    # A growth that nobody calls high is a remark beside a run that is kept.
+    little = final_view(
+        Job(num_steps=300, faults=tuple(replace(one, amount_s=one.amount_s / 5) for one in slower))
+    )
+    assert "keep" == little.verdict.decision
 
 
 def test_without_a_barrier_the_shortest_wait_marks_the_late_rank() -> None:

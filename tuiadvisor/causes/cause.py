@@ -70,6 +70,11 @@ def no_groups(_diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measur
     return []
 
 
+def all_seen(_finding: Finding) -> str:
+    """Nothing of it is open."""
+    return ""
+
+
 def no_amount(_finding: Finding, _view: RunView) -> float | None:
     """No single number stands for it."""
     return None
@@ -96,9 +101,8 @@ class Cause:
     lost_share: str = ""  # in its findings' evidence: share of all that a step does which is lost to it
     limits_by_finding: bool = False  # what it takes is known from its findings, one by one
     blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
-    leaves_open: bool = (
-        False  # found without a sure gain it is a remark, beside which no run is told to stay as it is
-    )
+    # Of a finding that is a remark: what of it was not seen, so that the run is not told to stay as it is.
+    leaves_open: Callable[[Finding], str] = all_seen
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
     in_stage_waits: bool = False  # its loss is a part of what ranks of pipelines wait for each other
     names_ranks: bool = False  # a comparison says whose it is

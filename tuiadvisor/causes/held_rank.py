@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.views.run_view import Finding
 
 WORDS: Final = {
     "stopped": "{is_} stopped by a signal or a debugger in {share} of the looks at {its} process",
@@ -94,6 +95,11 @@ def _gain(diagnosis: Diagnosis, worst: HeldRank) -> Gain | None:
     return None if step_s is None else of_share(step_s, max(worst.share - worst.others, 0.0), worst.gained)
 
 
+def who_waits(_finding: Finding) -> str:
+    """Who spins while it waits is not seen to wait."""
+    return "whether the others wait for that is not seen"
+
+
 HELD_RANK: Final = Cause(
     rules=("held_rank",),
     metrics="""
@@ -111,5 +117,5 @@ held yields_cores flag 1 if they lack a core at a lower priority than the others
     measure=measure,
     names_ranks=True,
     needs_device=False,
-    leaves_open=True,  # who spins while it waits is not seen to wait
+    leaves_open=who_waits,
 )

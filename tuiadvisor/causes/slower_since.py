@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.views.run_view import Finding
 
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
+HIGH: Final = 0.2  # of the step before: TraceML calls 20 % high
 
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
@@ -81,6 +83,12 @@ def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
     return what_if(steps, steps - before_s)
 
 
+def what_did_it(finding: Finding) -> str:
+    """A run whose steps take so much longer than they did is not well, though no phase alone tells why."""
+    share = finding.evidence.get("level_shift_share")
+    return "what made them longer was not seen" if isinstance(share, float) and share >= HIGH else ""
+
+
 SLOWER_SINCE: Final = Cause(
     rules=("slower_since",),
     metrics="""
@@ -96,4 +104,5 @@ job level_shift_cover share share of the growth that this phase holds
     measure_job=measure_job,
     gain=gain,
     phase_metric="level_shift_phase",
+    leaves_open=what_did_it,
 )

@@ -213,9 +213,9 @@ def _of_remarks(
     stages: Pipelines | None,
 ) -> Verdict:
     """Nothing stands above info: the run is kept, but beside what may cost something that nobody saw."""
-    found = next(filter(_leaves_open, judged), None)
-    if found is not None:
-        return _undecided(f"{found.headline}, and whether the others wait for that is not seen")
+    for entry in judged:
+        if not_seen := _leaves_open(entry):
+            return _undecided(f"{entry.headline}, and {not_seen}")
     kept = _keep(judged, diagnosis, job_seconds, 0 if stages is not None else num_not_compared)
     return kept if stages is None else _of_stages(kept, judged, diagnosis, stages)
 
@@ -369,9 +369,9 @@ def _unblamed(entry: Judged) -> bool:
     return cause is not None and cause.blames_nobody
 
 
-def _leaves_open(entry: Judged) -> bool:
+def _leaves_open(entry: Judged) -> str:
     cause = cause_of(entry.rule.id)
-    return cause is not None and cause.leaves_open
+    return "" if cause is None else cause.leaves_open(entry.finding)
 
 
 def _remark(entry: Judged) -> bool:
