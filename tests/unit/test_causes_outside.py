@@ -723,7 +723,7 @@ def test_a_stopped_process_is_met_by_looks() -> None:
         stopped.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
         for _ in range(5):
-            looks.look(pids)
+            looks.look({pid: pid for pid in pids})
     finally:
         for one in (stopped, asleep):
             one.kill()
@@ -732,8 +732,10 @@ def test_a_stopped_process_is_met_by_looks() -> None:
     times_ns = told.pop("stopped_at_ns")
     assert isinstance(times_ns, list)
     assert (5, sorted(times_ns)) == (len(times_ns), times_ns)
-    assert {"looks": 5, "stopped_looks": 5} == told == looks.counts(stopped.pid)  # the times are told once
-    assert {"looks": 5, "stopped_looks": 0} == looks.counts(asleep.pid)
+    assert told == looks.counts(stopped.pid)  # the times are told once
+    assert (5, 5) == (told["looks"], told["stopped_looks"])
+    told = looks.counts(asleep.pid)
+    assert (5, 0) == (told["looks"], told["stopped_looks"])
     assert {} == looks.counts(1 << 22)
     looks.keep([asleep.pid])
     assert {} == looks.counts(stopped.pid)

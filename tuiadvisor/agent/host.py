@@ -123,8 +123,8 @@ class HostSampler:
         self._looks = StateLooks()
 
     def look(self, links: Sequence[RankLink]) -> None:
-        """Whether ranks are stopped now; between samples, as often as it suits."""
-        self._looks.look([link.process.pid for link in links if not link.is_over])
+        """Whether ranks are stopped or wait for storage now; between samples, as often as it suits."""
+        self._looks.look({link.process.pid: link.thread for link in links if not link.is_over})
 
     def sample(self, links: Sequence[RankLink], gpus: Sequence[Mapping[str, object]]) -> dict[str, object]:
         """The payload of one HOST frame."""
@@ -192,11 +192,8 @@ def rank_counters(
 
 def _scheduling(pid: int, thread: int) -> dict[str, object]:
     """Of the thread alone: on Linux a priority is a thread's, not its process's."""
-    try:
-        found = procfs.parse_stat(procfs.read(pid, f"task/{thread}/stat") or b"")
-    except ValueError:
-        return {"last_cpu": None}
-    return {"last_cpu": found.last_cpu, "nice": found.nice}
+    found = procfs.stat_of_thread(pid, thread)
+    return {"last_cpu": None} if found is None else {"last_cpu": found.last_cpu, "nice": found.nice}
 
 
 def run_queue(stat: str) -> int | None:

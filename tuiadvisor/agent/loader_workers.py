@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 WORKER_THREAD: Final = b"pt_data_worker"  # torch names them so
 
 
+def worker_pids(pid: int) -> list[int]:
+    """Of those that surely are, by torch's name for them (2.5 and later): another child may write a checkpoint."""
+    return [child for child in _children(pid) if _is_named(child)]
+
+
 def loader_workers(process: RankProcess) -> list[RankProcess]:
     """By their process ids."""
     command = procfs.arguments(process.pid)
@@ -26,10 +31,14 @@ def loader_workers(process: RankProcess) -> list[RankProcess]:
 
 def _is_worker(pid: int, command: list[str]) -> bool:
     """By the name torch gives it; before it had one, a copy of the rank, or what multiprocessing starts."""
-    if (procfs.read(pid, "comm") or b"").strip() == WORKER_THREAD:
+    if _is_named(pid):
         return True
     own = procfs.arguments(pid)
     return bool(own) and (own == command or any("multiprocessing.spawn" in word for word in own))
+
+
+def _is_named(pid: int) -> bool:
+    return (procfs.read(pid, "comm") or b"").strip() == WORKER_THREAD
 
 
 def _worker(process: RankProcess, pid: int) -> RankProcess | None:

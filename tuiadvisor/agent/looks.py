@@ -1,56 +1,117 @@
-"""How often a look at a rank's process found it stopped, ten looks a second, for the payloads of HOST frames.
+"""How looks at a rank's process found it, ten looks a second, for the payloads of HOST frames.
 
-A process that is stopped for 20 of every 50 ms is met by one look a second about as often as by chance; no counter of
-the kernel tells it. In: /proc/PID/stat (8 us a look).  Out: two counts a process, which only grow, and when
-the looks since the last sample found it stopped.
+Two states are asked for. Stopped: a process that is stopped for 20 of every 50 ms is met by one look a second about as
+often as by chance; no counter of the kernel tells it. Waiting for storage (D), of its training thread and of the
+workers of its data loader: what the kernel counts of such waits (delayacct) is off by default. Who maps a file or reads
+it through a cache is met too; a file system that lets its readers sleep as for a pipe (FUSE with direct_io) is not.
+In: /proc/PID/stat (8 us a look).  Out: counts a rank, which only grow, and when the looks since the last sample found
+it stopped.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.loader_workers import worker_pids
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping
 
 MAX_LOOKS: Final = 16  # at once; a node with more ranks looks at each of them less often
+MAX_WORKERS: Final = 2  # of a rank at once, in turn
 MAX_TIMES: Final = 32  # of a process between two samples, a second apart
 STOPPED_STATES: Final = "Tt"
+STORAGE_STATE: Final = "D"
+# Between two searches for workers: some ms where a rank has two hundred threads. Who has gone has a successor, mostly.
+SEARCH_NS: Final = 5 * 10**9
+SEARCH_SOONER_NS: Final = 10**9
+
+
+@dataclass(slots=True)
+class _Rank:
+    """Counts so far."""
+
+    looks: int = 0
+    stopped: int = 0
+    storage: int = 0  # found its training thread waiting for storage
+    worker_looks: int = 0
+    worker_storage: int = 0
+    stopped_at_ns: list[int] = field(default_factory=list)  # since the last sample
+    workers: dict[int, int] = field(default_factory=dict)  # pid -> ticks at which it began
+    next_worker: int = 0
+    searched_ns: int | None = None
+    has_lost_one: bool = False
+
+    def search(self, pid: int, now_ns: int) -> None:
+        """For its workers, if it is time to."""
+        pause_ns = SEARCH_SOONER_NS if self.has_lost_one else SEARCH_NS
+        if self.searched_ns is not None and now_ns - self.searched_ns < pause_ns:
+            return
+        self.searched_ns, self.has_lost_one = now_ns, False
+        found = {worker: procfs.stat(worker) for worker in worker_pids(pid)}
+        self.workers = {worker: stat.start_ticks for worker, stat in found.items() if stat is not None}
+
+    def look_at_workers(self) -> None:
+        """At the next few of them, in turn."""
+        pids = list(self.workers)
+        for _ in range(min(MAX_WORKERS, len(pids))):
+            self.next_worker = (self.next_worker + 1) % len(pids)
+            pid = pids[self.next_worker]
+            found = procfs.stat(pid)
+            if found is None or not found.is_alive or found.start_ticks != self.workers.get(pid):
+                self.workers.pop(pid, None)  # its number may come again
+                self.has_lost_one = True
+                continue
+            self.worker_looks += 1
+            self.worker_storage += found.state == STORAGE_STATE
 
 
 class StateLooks:
     """Mutable: look now and then, ask for the counts when a sample is due."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, tuple[int, int]] = {}  # pid -> (looks, of them stopped)
-        self._stopped_at_ns: dict[int, list[int]] = {}  # since the last sample
+        self._ranks: dict[int, _Rank] = {}  # by process
         self._next = 0
 
-    def look(self, pids: Sequence[int]) -> None:
-        """At the next few of these processes, in turn."""
+    def look(self, threads: Mapping[int, int]) -> None:
+        """At the next few of these processes, in turn; threads: of each, the one that trains."""
+        pids, now_ns = list(threads), time.monotonic_ns()
         for _ in range(min(MAX_LOOKS, len(pids))):
             self._next = (self._next + 1) % len(pids)
             pid = pids[self._next]
             found = procfs.stat(pid)
-            if found is not None and found.is_alive:
-                looks, stopped = self._counts.get(pid, (0, 0))
-                is_stopped = found.state in STOPPED_STATES
-                self._counts[pid] = looks + 1, stopped + is_stopped
-                times_ns = self._stopped_at_ns.setdefault(pid, []) if is_stopped else []
-                if is_stopped and len(times_ns) < MAX_TIMES:
-                    times_ns.append(time.monotonic_ns())
+            if found is None or not found.is_alive:
+                continue
+            rank = self._ranks.setdefault(pid, _Rank())
+            thread = threads[pid]
+            of_thread = found if thread == pid else procfs.stat_of_thread(pid, thread)
+            rank.looks += 1
+            rank.storage += of_thread is not None and of_thread.state == STORAGE_STATE
+            if found.state in STOPPED_STATES:
+                rank.stopped += 1
+                if len(rank.stopped_at_ns) < MAX_TIMES:
+                    rank.stopped_at_ns.append(time.monotonic_ns())
+            rank.search(pid, now_ns)
+            rank.look_at_workers()
 
     def counts(self, pid: int) -> dict[str, int | list[int]]:
         """The fields of a rank; none before the first look. The times are told once, and only where there are any."""
-        if pid not in self._counts:
+        rank = self._ranks.get(pid)
+        if rank is None:
             return {}
-        looks, stopped = self._counts[pid]
-        times_ns = self._stopped_at_ns.pop(pid, [])
-        return {"looks": looks, "stopped_looks": stopped, **({"stopped_at_ns": times_ns} if times_ns else {})}
+        times_ns, rank.stopped_at_ns = rank.stopped_at_ns, []
+        return {
+            "looks": rank.looks,
+            "stopped_looks": rank.stopped,
+            "storage_looks": rank.storage,
+            "worker_looks": rank.worker_looks,
+            "worker_storage_looks": rank.worker_storage,
+            **({"stopped_at_ns": times_ns} if times_ns else {}),
+        }
 
-    def keep(self, pids: Sequence[int]) -> None:
+    def keep(self, pids: Collection[int]) -> None:
         """Forget all others: their numbers may come again."""
-        self._counts = {pid: self._counts[pid] for pid in pids if pid in self._counts}
-        self._stopped_at_ns = {pid: self._stopped_at_ns[pid] for pid in pids if pid in self._stopped_at_ns}
+        self._ranks = {pid: self._ranks[pid] for pid in pids if pid in self._ranks}

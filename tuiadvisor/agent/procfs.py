@@ -87,6 +87,14 @@ def stat(pid: int) -> Stat | None:
         return None
 
 
+def stat_of_thread(pid: int, thread: int) -> Stat | None:
+    """The same of one of its threads: state, priority and core are a thread's own."""
+    try:
+        return parse_stat(read(pid, f"task/{thread}/stat") or b"")
+    except ValueError:
+        return None
+
+
 def snapshot() -> dict[int, Stat]:
     """Stat of every process there is, kernel threads left out."""
     lines = (_read_once(int(name)) for name in os.listdir("/proc") if name.isdecimal())

@@ -59,6 +59,11 @@ OFF_CORE_WORDS: Final = {
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
 SEEN_OFF_CORE: Final[dict[str, SeenCause]] = {"core": "no core", "limit": "CPU limit", "stopped": "stopped"}
+# In looks at those who read for it; behind its phase.
+STORAGE_WORDS: Final = {
+    True: "its loader's workers wait for storage in {share} of the looks at them, its peers' in {others}",
+    False: "its training thread waits for storage in {share} of the looks at it, its peers' in {others}",
+}
 OUTSIDE: Final = "its host or its device"
 OWN_CODE: Final = (
     "outside the phases of its step: code of its own as logging or a sleep, for it lacked no core"
@@ -238,6 +243,7 @@ def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
         "yields_cores": int(cause.priority is not None),
         "is_limited": int(cause.off_core == "limit"),
         "is_stopped": int(cause.off_core == "stopped"),
+        "waits_for_storage": int(cause.storage is not None),
     }
 
 
@@ -262,10 +268,10 @@ def _details(group: list[LateRank], what_if: Gain) -> Details:
         details[f"{cause.more.unit}_ratio"] = cause.more.ratio
     if cause.is_collecting:
         details["excess_gc_s"] = cause.gc_s
-    if cause.core_wait_s is not None:
-        details["excess_core_wait_s"] = cause.core_wait_s
-    if cause.limit_cores is not None:
-        details["cpu_limit_cores"] = cause.limit_cores
+    if cause.storage is not None:
+        details["storage_share"], details["peers_storage_share"] = cause.storage.share, cause.storage.others
+    known = {"excess_core_wait_s": cause.core_wait_s, "cpu_limit_cores": cause.limit_cores}
+    details |= {name: value for name, value in known.items() if value is not None}
     if cause.priority is not None:
         details["nice"], details["peers_nice"] = cause.priority
     if cause.unobserved:
@@ -279,8 +285,8 @@ def _seen_cause(cause: LatePhase) -> SeenCause | None:
         return SEEN_OFF_CORE[cause.off_core]
     if cause.is_collecting or cause.is_launching:
         return "garbage collection" if cause.is_collecting else "launches"
-    if cause.clock is not None:
-        return "clock"
+    if cause.clock is not None or cause.storage is not None:
+        return "storage" if cause.clock is None else "clock"
     return None if cause.more is None else "more work"
 
 
@@ -325,7 +331,17 @@ def _words(entry: LateRank) -> str:
 def _loader_words(entry: LateRank, loaders: dict[int, LoaderBatches]) -> str:
     """Of a rank that is late while it waits for data: what its own loader waits for."""
     is_by_time = entry.cause.name == "data_wait" and entry.cause.off_core is None
-    return own_words(loaders.get(entry.rank)) if is_by_time and not entry.whole_host else ""
+    if not is_by_time or entry.whole_host:
+        return ""
+    storage = entry.cause.storage
+    if storage is None:
+        return own_words(loaders.get(entry.rank))
+    words = STORAGE_WORDS[storage.in_workers]
+    return f": {words.format(share=_percent(storage.share), others=_percent(storage.others))}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _packed_words(entry: LateRank, packed: str) -> str:
@@ -423,6 +439,7 @@ straggler lacks_cores flag 1 if the rank is ready to run but has no core
 straggler yields_cores flag 1 if it lacks one at a lower priority than the others, a higher nice value
 straggler is_limited flag 1 if the CPU limit of its container holds it back
 straggler is_stopped flag 1 if it is stopped again and again by a signal or a debugger
+straggler waits_for_storage flag 1 if whoever reads for it waits for storage, and its peers' readers do not
 """,
     scope="straggler",
     measure_job=measure_job,

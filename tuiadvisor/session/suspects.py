@@ -41,6 +41,7 @@ SEEN: Final[dict[SeenCause, str]] = {
     "stopped": "whoever stops its process",
     "no core": "a host busy with other work",
     "CPU limit": "the CPU limit of its container",
+    "storage": "slow storage or mount",
     "garbage collection": "Python's garbage collection",
     "launches": "a thread that launches its device's work late",
     "clock": "a slower device",

@@ -91,6 +91,8 @@ NAMES = {
     "onset_seen": "its beginning was seen",
     "cpu_share_of_compute": "of its compute, on a core",
     "unobserved": "phases not observed",
+    "storage_share": "waiting for storage, share of the looks at who reads for it",
+    "peers_storage_share": "the same of its typical peer",
     "seen_cause": "seen to make it late",
     "transfer_s": "communication after the last arrival",
     "transfer_share": "that communication, share of the step",

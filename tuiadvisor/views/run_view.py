@@ -32,7 +32,9 @@ DecisionWord = Literal[
 ]  # hang: a job that stands is none of the others
 Severity = Literal["info", "warning", "critical"]
 # What was seen to make a rank late, in its evidence as "seen_cause": nothing else of it needs to be asked.
-SeenCause = Literal["stopped", "no core", "CPU limit", "garbage collection", "launches", "clock", "more work"]
+SeenCause = Literal[
+    "stopped", "no core", "CPU limit", "storage", "garbage collection", "launches", "clock", "more work"
+]
 # What a step's times rest on: the training thread's, or those of the devices that compute it.
 Clock = Literal["host", "device"]
 

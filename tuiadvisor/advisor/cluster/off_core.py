@@ -1,4 +1,4 @@
-"""What kept each rank's process off its cores from outside: its CPU limit, its priority, stops by signals.
+"""What kept each rank's process off its cores from outside: its CPU limit, its priority, stops by signals, storage.
 
 In: HOST payloads, once a second.  Out: shares over the latest part of a run. Beside the run delay (`run_delay.py`)
 they say why a rank that is slow in everything was not run.
@@ -16,13 +16,14 @@ from tuiadvisor.metrics.lateness.off_core import OffCore
 from tuiadvisor.metrics.steps.arrays import finite_or_nones
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.cluster.rank_samples import Until
     from tuiadvisor.advisor.cluster.run_delay import CoreWait
-    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 MIN_SAMPLES: Final = 4  # a look at one moment is chance
+MOST_LOOKS_S: Final = 1000  # a second: a hundred times what an agent does, so beyond it no agent counted
 MAX_CORES: Final = 1 << 16
 LEAST_NICE, MOST_NICE = -20, 19  # a nice value, as of setpriority(2)
 STOPPED: Final = "stopped"
@@ -40,15 +41,20 @@ def _nice(value: int | None) -> int | None:
 
 # Of one sample, each a number, NaN where it was not told: whether the process was stopped; periods of its CPU limit so
 # far, and those that held it back; the limit in cores; looks at its state so far, and those that found it stopped;
-# seconds its training thread ran so far; that thread's nice value.
+# seconds its training thread ran so far; that thread's nice value. Of the looks those that found its training thread
+# waiting for storage; looks at its loader's workers, and those that found one so.
 STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS, RUN_S, NICE = range(8)
-NUM_FIELDS: Final = 8
-COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S})
+STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS = range(8, 11)
+NUM_FIELDS: Final = 11
+COUNTS: Final = frozenset(
+    {PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S, STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS}
+)
 UNKNOWN: Final = float("nan")
 _Seen = tuple[
-    float | None, int, float | None, float | None, float | None, float | None
-]  # OffCore's stopped, num_stopped, throttled, limit_cores, run, nice
-NOTHING: Final[_Seen] = (None, 0, None, None, None, None)
+    float | None, int, float | None, float | None, float | None, float | None, float | None, int, bool
+]  # OffCore's stopped, num_stopped, throttled, limit_cores, run; nice, storage, num_looks, reads_in_workers
+NUM_BEFORE_WAIT: Final = 5  # of these, that stand before what `CoreWait` tells
+NOTHING: Final[_Seen] = (None, 0, None, None, None, None, None, 0, False)
 
 
 class Outside:
@@ -76,6 +82,9 @@ class Outside:
                 _told(integer(entry, "stopped_looks")),
                 _told(number(entry, "run_s")),
                 _told(_nice(integer(entry, "nice"))),
+                _told(integer(entry, "storage_looks")),
+                _told(integer(entry, "worker_looks")),
+                _told(integer(entry, "worker_storage_looks")),
             )
             self._samples.add(rank, now_ns, sample)
 
@@ -86,8 +95,8 @@ class Outside:
         waits, most_waits = self._core_wait.bounds(ranks, last_s, until_ns)
         counted = map(self._core_wait.counted, ranks)
         return [
-            OffCore(wait, *of_limit_and_stops[:-1], is_counted, most_wait, of_limit_and_stops[-1])
-            for wait, of_limit_and_stops, is_counted, most_wait in zip(
+            OffCore(wait, *others[:NUM_BEFORE_WAIT], is_counted, most_wait, *others[NUM_BEFORE_WAIT:])
+            for wait, others, is_counted, most_wait in zip(
                 waits, self._seen(ranks, last_s, until_ns), counted, most_waits, strict=True
             )
         ]
@@ -114,6 +123,7 @@ class Outside:
             finite_or_nones(seen.at(LIMIT, seen.last)),
             finite_or_nones(np.where(counts[RUN_S] >= 0, counts[RUN_S] / span_s, np.nan)),
             finite_or_nones(seen.at(NICE, seen.last)),
+            *_storage(counts, of_agent, MOST_LOOKS_S * span_s),
         )
         return [
             one if is_known else NOTHING
@@ -139,6 +149,25 @@ def _span(seen: Until, last_s: float) -> tuple[Ints, Ints]:
 
 def _is_enough(seen: Until, num: Ints) -> Bools:
     return np.asarray((num >= MIN_SAMPLES) & (seen.last >= 0))
+
+
+def _storage(
+    counts: Mapping[int, Floats], of_agent: Bools, most: Floats
+) -> tuple[list[float | None], list[int], list[bool]]:
+    """(share of looks that found it waiting for storage, at so many moments, whether at its loader's workers).
+
+    Workers of one loader wait together: of many at one moment the error is that of one.
+    """
+    looks, worker_looks = counts[LOOKS], counts[WORKER_LOOKS]
+    in_workers = worker_looks > 0
+    num = np.where(in_workers, worker_looks, looks)
+    found = np.where(in_workers, counts[WORKER_STORAGE_LOOKS], counts[STORAGE_LOOKS])
+    is_known = (
+        of_agent & (looks <= most) & (worker_looks >= 0) & (num <= most) & (found >= 0) & (found <= num)
+    )
+    moments = np.where(is_known, np.minimum(num, looks), 0)
+    share = np.where(is_known & (moments > 0), found / np.maximum(num, 1), np.nan)
+    return finite_or_nones(share), moments.astype(np.int64).tolist(), (is_known & in_workers).tolist()
 
 
 def _told(value: float | None) -> float:

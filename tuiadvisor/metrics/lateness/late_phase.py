@@ -81,6 +81,15 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageWait:
+    """Of the looks at whoever reads for a rank, those that found it waiting for storage."""
+
+    share: float
+    others: float  # the same of the typical peer
+    in_workers: bool  # of its loader; else in its training thread
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """name: a phase, "host", "device" or "unknown"; parts: seconds beyond the peers, by phase."""
 
@@ -99,6 +108,7 @@ class Cause:
     peers_mhz: float | None = None
     is_launching: bool = False  # its device waits for its thread's launches
     more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
+    storage: StorageWait | None = None  # what it waits for while it is late in data
     is_open: bool = False  # a core that it lacked may explain it, and the kernel's count is too short to tell
 
     @property

@@ -78,6 +78,9 @@ class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast
     is_counted: bool = False  # the kernel's run delay is being read, if too briefly yet for `wait`
     most_wait: float | None = None  # then: `wait` is no more than that
     nice: float | None = None  # of its training thread: the higher, the sooner it yields to others
+    storage: float | None = None  # of the looks at whoever reads for it, that found it waiting for storage
+    num_looks: int = 0  # moments of these
+    reads_in_workers: bool = False  # else it is the training thread that was looked at
 
 
 @dataclass(frozen=True, slots=True)
