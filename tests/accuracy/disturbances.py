@@ -165,6 +165,49 @@ def limited(pids: dict[int, int]) -> Iterator[None]:
         group.rmdir()
 
 
+def slow_reads(folder: Path, bytes_s: int) -> Callable[[dict[int, int]], AbstractContextManager[None]]:
+    """One rank, its loader's workers included, reads no faster from the disk that holds a folder."""
+
+    @contextlib.contextmanager
+    def of(pids: dict[int, int]) -> Iterator[None]:
+        group = io_group(folder, bytes_s)
+        assert group is not None, "no limit of reads can be set here"
+        try:
+            for pid in [pids[VICTIM], *_children(pids[VICTIM])]:
+                (group / "cgroup.procs").write_text(str(pid))
+            yield
+        finally:
+            _empty(group, group.parent / "cgroup.procs")
+            group.rmdir()
+
+    return of
+
+
+def io_group(folder: Path, bytes_s: int) -> Path | None:
+    """A new control group that reads no faster from a folder's disk; None where none can be made here."""
+    device = folder.stat().st_dev
+    disk = f"{os.major(device)}:{os.minor(device)}"
+    for parent in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/blkio")):
+        group = parent / f"reading_{os.getpid()}"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            for name, text in (
+                ("io.max", f"{disk} rbps={bytes_s}"),
+                ("blkio.throttle.read_bps_device", f"{disk} {bytes_s}"),
+            ):
+                with contextlib.suppress(OSError):  # of a partition or a file system without a disk
+                    if (group / name).exists():
+                        (group / name).write_text(text)
+                        return group
+            group.rmdir()
+    return None
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
 def _empty(group: Path, before: Path) -> None:
     """Move everybody back, loader workers that started meanwhile too; several times, as others may be starting."""
     for _ in range(20):

@@ -21,9 +21,9 @@ from tuiadvisor.advisor.cluster.off_core import Outside
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.agent import looks as looks_module
 from tuiadvisor.agent.looks import StateLooks
-from tuiadvisor.metrics.lateness.late_phase import Cause, StorageWait
+from tuiadvisor.metrics.lateness.late_phase import StorageWait
 from tuiadvisor.metrics.lateness.off_core import OffCore
-from tuiadvisor.metrics.lateness.storage_wait import with_storage_wait
+from tuiadvisor.metrics.lateness.storage_wait import storage_wait
 from tuiadvisor.views.run_view import Finding, RunView
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,10 @@ def seen(job: Job, told: dict[int, Told], waits: dict[int, float] | None = None)
             }
             for entry in frame.payload["ranks"]  # type: ignore[attr-defined]
         ]
-        result.append(replace(frame, payload={**frame.payload, "ranks": ranks}))
+        for host in {rank // job.ranks_per_host for rank in RANKS}:  # each tells of its own
+            own = [entry for entry in ranks if entry["rank"] // job.ranks_per_host == host]
+            payload = {**frame.payload, "host": f"node{host}", "ranks": own}
+            result.append(replace(frame, source=f"node{host}/1/1", payload=payload))
     return folded([*frames(job), *result]).view()
 
 
@@ -115,6 +118,35 @@ def test_storage_is_said_of_data_alone(phase: str) -> None:
     assert "for storage" not in view.findings[0].message
 
 
+def test_a_host_whose_mount_is_slow_makes_all_its_ranks_late() -> None:
+    """What they have in common is told with them."""
+    job = replace(JOB, ranks_per_host=2).with_faults(Fault("data", (2, 3), 9 * MS))
+    view = seen(job, {rank: {**READS, "storage_looks": 8 if rank > 1 else 0} for rank in RANKS})
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert (
+        "all its ranks alike, mostly waiting for its next batch: its training thread waits" in found.message
+    )
+    assert "iostat" in str(found.actions[0].command)
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (WORKERS_READ, ": its loader's workers wait for storage in 80 % of the looks at them"),
+        (WORKERS_CACHED, ""),
+    ],
+)
+def test_where_no_arrival_is_seen_storage_is_said_too(own: Told, words: str) -> None:
+    """Layers of one's own that meet: a rank that waits for data and the others not."""
+    job = replace(
+        LATE, barrier_seen=False, observed=("data_wait", "forward", "backward", "optimizer", "other")
+    )
+    (found,) = [one for one in seen(job, told_of(1, own, WORKERS_CACHED)).findings if one.id == "held_rank"]
+    assert (1,) == found.ranks
+    assert f"the typical other one 1 %{words}" in found.message
+    assert ("iostat -xm 5 2" in [one.command for one in found.actions]) == bool(words)
+
+
 def test_all_ranks_that_wait_for_storage_alike_have_no_straggler() -> None:
     view = seen(JOB.with_faults(Fault("data", None, 9 * MS)), dict.fromkeys(RANKS, READS))
     assert "straggler" not in {one.id for one in view.findings}
@@ -128,8 +160,7 @@ def test_a_rank_without_a_core_is_not_said_to_wait_for_storage() -> None:
 
 def explained(own: OffCore, peers: list[OffCore], excess_s: float = 0.4) -> StorageWait | None:
     """Of steps of a second."""
-    cause = Cause("data_wait", 1.0, {"data_wait": excess_s}, (), None, None)
-    return with_storage_wait(cause, own, peers, 1.0, excess_s).storage
+    return storage_wait(own, peers, excess_s)
 
 
 def looked(share: float | None, num: int, *, in_workers: bool = False) -> OffCore:

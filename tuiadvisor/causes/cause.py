@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
-    from tuiadvisor.metrics.lateness.late_phase import Priority
+    from tuiadvisor.metrics.lateness.late_phase import Priority, StorageWait
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding, RunView
 
@@ -139,6 +139,21 @@ PHASE_WORDS: Final = {
 def priority_words(priority: Priority | None) -> str:
     """', at nice 19 (the others at 0)'; empty for a rank that yields no more than the others."""
     return "" if priority is None else f", at nice {priority.nice} (the others at {priority.others})"
+
+
+# Of looks at those who read for a rank, behind the phase in which it is late.
+STORAGE_WORDS: Final = {
+    True: "its loader's workers wait for storage in {share} of the looks at them, its peers' in {others}",
+    False: "its training thread waits for storage in {share} of the looks at it, its peers' in {others}",
+}
+
+
+def storage_words(storage: StorageWait | None) -> str:
+    """': its loader's workers wait for storage in 83 % of the looks at them, its peers' in 2 %'; empty without."""
+    if storage is None:
+        return ""
+    share, others = f"{100 * storage.share:.0f} %", f"{100 * storage.others:.0f} %"
+    return f": {STORAGE_WORDS[storage.in_workers].format(share=share, others=others)}"
 
 
 def share_of(value: float | None, step_s: float | None) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes.cause import Cause, Measured, priority_words, rank_words
+from tuiadvisor.causes.cause import Cause, Measured, priority_words, rank_words, storage_words
 from tuiadvisor.metrics.series.what_if import of_share
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 
@@ -64,7 +64,8 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
     return Measured(
         "held",
         {
-            "held_rank_words": f"{rank_words(ranks)} {said}{priority_words(worst.priority)}",
+            "held_rank_words": f"{rank_words(ranks)} {said}{priority_words(worst.priority)}"
+            f"{storage_words(worst.storage)}",
             "held_note": _note(diagnosis, worst),
             "held_share": worst.share,
             "held_share_of_others": worst.others,
@@ -72,6 +73,7 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
             "is_held_stopped": int(reason == "stopped"),
             "is_held_limited": int(reason == "limit"),
             "is_held_by_data": int(reason == "data"),
+            "waits_for_storage": int(worst.storage is not None),
             "yields_cores": int(worst.priority is not None),
         },
         ranks,
@@ -111,6 +113,7 @@ held held_share_low share of its time that it is surely kept from running beyond
 held is_held_stopped flag 1 if their processes are stopped by a signal or a debugger
 held is_held_limited flag 1 if a CPU limit holds them back
 held is_held_by_data flag 1 if they wait for their data loaders
+held waits_for_storage flag 1 if whoever reads for them waits for storage, and the others' readers do not
 held yields_cores flag 1 if they lack a core at a lower priority than the others, a higher nice value
 """,
     scope="held",

@@ -15,6 +15,7 @@ from tuiadvisor.causes.cause import (
     priority_words,
     rank_words,
     share_of,
+    storage_words,
 )
 from tuiadvisor.causes.loader_stages import own_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
@@ -59,11 +60,6 @@ OFF_CORE_WORDS: Final = {
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
 SEEN_OFF_CORE: Final[dict[str, SeenCause]] = {"core": "no core", "limit": "CPU limit", "stopped": "stopped"}
-# In looks at those who read for it; behind its phase.
-STORAGE_WORDS: Final = {
-    True: "its loader's workers wait for storage in {share} of the looks at them, its peers' in {others}",
-    False: "its training thread waits for storage in {share} of the looks at it, its peers' in {others}",
-}
 OUTSIDE: Final = "its host or its device"
 OWN_CODE: Final = (
     "outside the phases of its step: code of its own as logging or a sleep, for it lacked no core"
@@ -330,18 +326,10 @@ def _words(entry: LateRank) -> str:
 
 def _loader_words(entry: LateRank, loaders: dict[int, LoaderBatches]) -> str:
     """Of a rank that is late while it waits for data: what its own loader waits for."""
+    if entry.cause.storage is not None:
+        return storage_words(entry.cause.storage)
     is_by_time = entry.cause.name == "data_wait" and entry.cause.off_core is None
-    if not is_by_time or entry.whole_host:
-        return ""
-    storage = entry.cause.storage
-    if storage is None:
-        return own_words(loaders.get(entry.rank))
-    words = STORAGE_WORDS[storage.in_workers]
-    return f": {words.format(share=_percent(storage.share), others=_percent(storage.others))}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return own_words(loaders.get(entry.rank)) if is_by_time and not entry.whole_host else ""
 
 
 def _packed_words(entry: LateRank, packed: str) -> str:

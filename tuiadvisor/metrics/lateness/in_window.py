@@ -5,7 +5,7 @@ In: a table's window, its barriers, the witnesses.  Out: Lateness: stragglers wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     with_time_off_core,
 )
 from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
-from tuiadvisor.metrics.lateness.storage_wait import with_storage_wait
+from tuiadvisor.metrics.lateness.storage_wait import held_with_storage, with_storage
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, cells
@@ -38,7 +38,7 @@ from tuiadvisor.metrics.window.phase_levels import SETTLED_STEPS
 if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
     from tuiadvisor.metrics.lateness.witnesses import Witnesses
-    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.metrics.window.window import Window
 
@@ -85,7 +85,7 @@ def find_lateness(
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K, found.span_K
     stragglers = with_time_off_core(stragglers, rows, barrier, off_core, past)
-    stragglers = _with_storage(stragglers, rows, barrier, off_core)
+    stragglers = with_storage(stragglers, rows, barrier, off_core)
     kept = stragglers
     waits_alike: tuple[LateRank, ...] = ()
     thread_data_s_R = thread_data_s(table, found, witnesses)
@@ -97,23 +97,6 @@ def find_lateness(
         return Lateness(stragglers, loss_K - less_K, waits_alike, lacking, stopped)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
     return Lateness(kept, loss_K, waits_alike, lacking, stopped)
-
-
-def _with_storage(
-    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, off_core: OffCoreOf | None
-) -> tuple[LateRank, ...]:
-    """Those that nothing keeps off their cores, with what looks at their readers tell."""
-    if off_core is None or not any(one.cause.name == "data_wait" for one in stragglers):
-        return stragglers
-    seen = off_core(float(barrier.span_K.sum()))
-    late = {one.late.row for one in stragglers}
-    peers, step_s = [seen[row] for row in rows.tolist() if row not in late], float(barrier.cycle_K.mean())
-    return tuple(
-        replace(
-            one, cause=with_storage_wait(one.cause, seen[one.late.row], peers, step_s, one.late.mean_excess_s)
-        )
-        for one in stragglers
-    )
 
 
 def _in_steps(table: StepTable, found: Window, witnesses: Witnesses) -> OffCoreOf | None:
@@ -184,6 +167,8 @@ def find_held(
         left_s_K = np.cumsum(found.span_K[::-1])[::-1]
         columns = found.columns[left_s_K <= span_s]
         of_data = held_by_data(table, columns, span_s, witnesses.loaders_at_limit)
+        if of_data and off_core is not None:
+            of_data = held_with_storage(of_data, off_core(span_s))
         told = {one.row for one in held}  # a rank that is stopped waits longer in whatever it does
         return tuple(
             one

@@ -23,7 +23,7 @@ from tuiadvisor.phases import PHASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tuiadvisor.metrics.lateness.late_phase import Cause, HeldReason, OffCoreReason
+    from tuiadvisor.metrics.lateness.late_phase import Cause, HeldReason, OffCoreReason, StorageWait
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
@@ -95,6 +95,7 @@ class HeldRank:
     limit_cores: float | None = None
     in_pauses: bool = False  # the others wait for it mostly in steps that are not steady
     priority: Priority | None = None  # where it lacks a core and yields more than the others
+    storage: StorageWait | None = None  # where it waits for its data
     gained: float = 0.0  # of the step: what all surely gain where nobody is held, as `least_gain`
 
 
