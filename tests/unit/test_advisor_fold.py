@@ -27,6 +27,8 @@ from tuiadvisor.advisor.judge.verdict import with_deaths
 from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
 from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_stepless, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.report.document import document
+from tuiadvisor.report.facts import nothing_found
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.pages import sections
@@ -796,3 +798,19 @@ def test_the_software_is_told_as_far_as_it_was() -> None:
     advisor = Advisor()
     advisor.feed_frame(replace(first, payload={**first.payload, "ranks": ranks, "driver": "550.54.15"}))
     assert {"git_commit": "c0ffee", "nccl": "2.27.5", "driver": "550.54.15"} == advisor.view().run.software
+
+
+def test_where_no_step_was_seen_the_reason_stands_instead_of_a_number_of_steps() -> None:
+    """The verdict said that both ranks wait, the list of findings and the document "20 more steps"."""
+    ranks = [{"rank": rank, "state": "live", "no_step": "it is stopped"} for rank in range(2)]
+    view = folded([status(1, ranks)]).view()
+    said = "Each rank: it is stopped"
+    assert f"Not enough yet: no step was seen. {said}" == nothing_found(view)
+    assert f"not enough yet: no step was seen. {said}" == sections.not_enough(view)
+    assert f"no step was seen. {said}" == view.window.why_not_enough
+    told = document(view)["window"]
+    assert (None, said) == (told["missing_steps"], told["why_no_step"])
+    unexplained = folded([status(1, [*ranks, {"rank": 2, "state": "live"}])]).view()
+    told = document(unexplained)["window"]
+    assert (20, None) == (told["missing_steps"], told["why_no_step"])
+    assert "20 more steps" in nothing_found(unexplained)

@@ -143,6 +143,7 @@ class Advisor(Intake):
                 why_undecided(said.found, seen, is_whole=is_whole(self, seen)),
                 said.found.num_missing_steps,
                 self._not_held(seen, steps),
+                self.roster.why_no_step(),
             ),
             step=seen.step,
             overlap=overlap(diagnosis),

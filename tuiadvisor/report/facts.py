@@ -99,6 +99,8 @@ def nothing_found(view: RunView) -> str:
         return "Nothing found that is worth acting on."
     if view.window.why_undecided:
         return f"Not decided: {view.window.why_undecided}."
+    if view.window.no_step_words:
+        return f"Not enough yet: {view.window.no_step_words}"
     return f"Not enough yet: {text_of.count(view.window.num_missing_steps, 'more step')}."
 
 

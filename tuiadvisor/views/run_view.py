@@ -99,13 +99,22 @@ class Window:
     )
 
     missing_s: float | None = None  # what those steps take, by the ones that were seen
+    why_no_step: str = (
+        ""  # where none was seen, what was found of the ranks: no number of steps is waited for then
+    )
 
     @property
     def why_not_enough(self) -> str:
         """What is missing for a verdict; empty where nothing is."""
         if self.enough:
             return ""
-        return self.why_undecided or f"{self.num_missing_steps} more steady steps are needed"
+        known = self.why_undecided or self.no_step_words
+        return known or f"{self.num_missing_steps} more steady steps are needed"
+
+    @property
+    def no_step_words(self) -> str:
+        """'no step was seen. Each rank: it is stopped'; empty where the reason is not known."""
+        return f"no step was seen. {self.why_no_step}" if self.why_no_step else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,14 +96,18 @@ def window(
     why_undecided: str = "",
     num_missing_steps: int = 0,
     not_held: Mapping[str, int] = MappingProxyType({}),
+    why_no_step: str = "",
 ) -> Window:
     """The steps behind every number. why_undecided: why they support no verdict although they are many.
 
     num_missing_steps: that the verdict waits for, where there are steps at all.
     not_held: of the steps that were asked for, those that are held no more, by why.
+    why_no_step: what was found of ranks none of which makes a step.
     """
     if diagnosis is None:
-        return Window(None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS)
+        return Window(
+            None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS, why_no_step=why_no_step
+        )
     steps = diagnosis.steady_steps
     num_missing = max(diagnosis.num_missing_steps, num_missing_steps)
     excluded = dict(diagnosis.steadiness.excluded)

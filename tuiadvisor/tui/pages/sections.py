@@ -45,6 +45,8 @@ def not_enough(view: RunView) -> str:
         return ""
     if view.window.why_undecided:
         return f"not decided: {view.window.why_undecided}"
+    if view.window.no_step_words:
+        return f"not enough yet: {view.window.no_step_words}"
     missing = view.window.num_missing_steps
     return f"not enough yet: {text_of.count(missing, 'more step')}" if missing > 0 else "not enough steps yet"
 
