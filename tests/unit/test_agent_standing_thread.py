@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import signal
@@ -16,6 +15,7 @@ import pytest
 from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.looks import is_stopped
 from tuiadvisor.agent.training_thread import (
     LOOK_EVERY_NS,
     STANDING_NS,
@@ -25,7 +25,6 @@ from tuiadvisor.agent.training_thread import (
 )
 
 S = 10**9
-PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 
 
 @contextmanager
@@ -78,18 +77,76 @@ def test_a_stopped_process_is_stopped() -> None:
         assert ["stopped"] == looks(process, 1)
 
 
-def test_who_is_stopped_for_a_moment_by_what_samples_it_is_not_stopped() -> None:
-    """A tracer's stop counts once two looks have met it: a debugger's lasts, a profiler's is a millisecond."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with python("import time; time.sleep(60)") as process:
-        if libc.ptrace(PTRACE_ATTACH, process.pid, None, None):
+TRACER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+name, pid = sys.argv[1].encode(), int(sys.argv[2])
+libc.prctl(15, name, 0, 0, 0)  # PR_SET_NAME
+print(libc.ptrace(16, pid, None, None), flush=True)  # PTRACE_ATTACH
+sys.stdin.read()
+os._exit(0)  # the kernel detaches
+"""
+
+
+@contextmanager
+def traced(pid: int, name: str, wrapper: str = "") -> Iterator[None]:
+    """Another program holds the process meanwhile. wrapper: what starts it, so that it is no child of ours."""
+    command = [sys.executable, "-c", TRACER, name, str(pid)]
+    if wrapper:
+        command = [sys.executable, "-c", wrapper, *command]
+    held = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert held.stdin is not None
+    assert held.stdout is not None
+    try:
+        if held.stdout.readline().strip() != b"0":
             pytest.skip("ptrace is forbidden here (a container without SYS_PTRACE)")
-        try:
+        yield
+    finally:
+        held.stdin.close()
+        held.wait()
+        held.stdout.close()
+
+
+STARTED_BY_ANOTHER = "import subprocess, sys; subprocess.run(sys.argv[1:], check=False)"
+
+
+@pytest.mark.parametrize(
+    ("name", "wrapper", "seen"),
+    [
+        ("gdb", STARTED_BY_ANOTHER, ["waiting", "waiting", None, "stopped", "stopped"]),
+        ("py-spy", STARTED_BY_ANOTHER, ["waiting"] * 5),  # somebody looks for what it hangs on
+        ("python", "", ["waiting"] * 5),  # so do we
+    ],
+)
+@pytest.mark.skipif(not can_read_calls(), reason="no /proc/PID/syscall (another kernel)")
+def test_whoever_looks_at_a_stack_is_not_what_a_rank_hangs_on(
+    name: str, wrapper: str, seen: list[str | None]
+) -> None:
+    """A debugger's stop counts once two looks have met it; a look into a hang leaves what was known of it."""
+    with python("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()") as process:
+        thread, moment_ns = StandingThread(), 1 + STANDING_NS
+        until(process, "S")
+
+        def look() -> str | None:
+            nonlocal moment_ns
+            moment_ns += LOOK_EVERY_NS
+            return thread.state(process.pid, 1, moment_ns)
+
+        wait_until(lambda: look() == "waiting", "the wait for a lock")
+        told = [look(), look()]
+        with traced(process.pid, name, wrapper):
             until(process, "t")
-            assert [None, "stopped", "stopped"] == looks(process, 3)
-        finally:
-            os.waitpid(process.pid, 0)
-            libc.ptrace(PTRACE_DETACH, process.pid, None, None)
+            told += [look() for _ in range(3)]
+            is_stopped_now = is_stopped(present(process))
+        assert seen == told
+        assert is_stopped_now == bool(wrapper)  # of the time that a profiler takes its steps know
+
+
+def present(process: subprocess.Popen[bytes]) -> procfs.Stat:
+    """Its stat now."""
+    found = procfs.stat(process.pid)
+    assert found is not None
+    return found
 
 
 @pytest.mark.skipif(not can_read_calls(), reason="no /proc/PID/syscall (another kernel)")

@@ -17,7 +17,7 @@ import psutil
 
 from tuiadvisor.agent import cgroup, network_storage, procfs
 from tuiadvisor.agent.affinity import Affinities
-from tuiadvisor.agent.looks import STOPPED_STATES, StateLooks
+from tuiadvisor.agent.looks import StateLooks, is_stopped
 from tuiadvisor.agent.topology import Topology
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def rank_counters(
         **{name: counted.get(name) for name in _SWITCHES},
         **cgroup.counters(pid),
         # Said only where it is so: a signal, a debugger or a frozen job explains the pause that all ranks see.
-        **({"state": "stopped"} if found.state in STOPPED_STATES else {}),
+        **({"state": "stopped"} if is_stopped(found) else {}),
     }
 
 

@@ -69,6 +69,13 @@ class _Rank:
             self.worker_storage += found.state == STORAGE_STATE
 
 
+def is_stopped(found: procfs.Stat) -> bool:
+    """By a signal, a frozen job, a debugger or a profiler; our own looks at its stack hold up nobody's steps."""
+    return found.state in STOPPED_STATES and not (
+        found.state == "t" and procfs.is_ours(procfs.tracer(found.pid, found.pid))
+    )
+
+
 class StateLooks:
     """Mutable: look now and then, ask for the counts when a sample is due."""
 
@@ -90,7 +97,7 @@ class StateLooks:
             of_thread = found if thread == pid else procfs.stat_of_thread(pid, thread)
             rank.looks += 1
             rank.storage += of_thread is not None and of_thread.state == STORAGE_STATE
-            if found.state in STOPPED_STATES:
+            if is_stopped(found):
                 rank.stopped += 1
                 if len(rank.stopped_at_ns) < MAX_TIMES:
                     rank.stopped_at_ns.append(time.monotonic_ns())

@@ -23,6 +23,7 @@ PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD
 _READ_BYTES: Final = 1 << 16
 _MAX_BYTES: Final = 1 << 24
+_SAMPLERS: Final = frozenset({"py-spy"})
 _PYTHON_EXE: Final = re.compile(r"^(?:python|pypy)(\d(?:\.\d+)?)?")
 
 
@@ -93,6 +94,24 @@ def stat_of_thread(pid: int, thread: int) -> Stat | None:
         return parse_stat(read(pid, f"task/{thread}/stat") or b"")
     except ValueError:
         return None
+
+
+def tracer(pid: int, thread: int) -> Stat | None:
+    """What traces the thread; None where nothing does, or nothing that we can see."""
+    lines = (read(pid, f"task/{thread}/status") or b"").split(b"\n")
+    found = next((int(line.split()[1]) for line in lines if line.startswith(b"TracerPid:")), 0)
+    return stat(found) if found else None
+
+
+def is_ours(found: Stat | None) -> bool:
+    """Whether that is this process or a child of it."""
+    return found is not None and os.getpid() in {found.pid, found.ppid}
+
+
+def is_being_sampled(pid: int, thread: int) -> bool:
+    """By us, or by a sampler of stacks, which lets it go on: a debugger keeps it."""
+    found = tracer(pid, thread)
+    return is_ours(found) or (found is not None and found.comm in _SAMPLERS)
 
 
 def snapshot() -> dict[int, Stat]:

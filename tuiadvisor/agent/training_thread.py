@@ -88,16 +88,15 @@ class StandingThread:
         return self._state
 
     def _look(self, pid: int, thread: int, now_ns: int) -> str | None:
-        raw = procfs.read(pid, f"task/{thread}/stat")
-        if not raw:
-            return None
         try:
-            stat = procfs.parse_stat(raw)
+            stat = procfs.parse_stat(procfs.read(pid, f"task/{thread}/stat") or b"")
         except ValueError:
             return None
         wanted_s = _wanted_s(pid, thread, stat)
         used_s, elapsed_s = wanted_s - self._wanted_s, (now_ns - self._looked_ns) / 1e9
         is_first, self._wanted_s = self._looked_ns == 0, wanted_s
+        if stat.state == "t" and procfs.is_being_sampled(pid, thread):
+            return self._state  # whoever looks into a hang, we among them, is not what it hangs on
         before, self._letter = self._letter, stat.state
         # What samples its stack by stopping it (py-spy) is met by one look in ten, a debugger by each.
         if stat.state == "T" or (stat.state == "t" and before in {"T", "t"}):
