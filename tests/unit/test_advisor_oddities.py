@@ -279,6 +279,32 @@ def test_whoever_ends_a_job_that_hangs_does_not_make_it_one_that_worked(
     assert "tuiadvisor stacks" not in [action.command for action in hang.actions]
 
 
+def test_the_end_of_a_process_that_closes_its_step_does_not_hide_that_it_hung() -> None:
+    """After Ctrl-C a job that hung behind its optimizer was one "not decided": each rank had one step more, of 40 s."""
+    job = Job(num_steps=201)
+    run = simulate(job)
+    last_s = max(records[199][3] for records in run.rows.values()) / 1e9
+    rows = {
+        rank: [*records[:200], (*records[200][:3], records[200][3] + 40 * 10**9, *records[200][4:])]
+        for rank, records in run.rows.items()
+    }
+    stood = status(
+        job,
+        90,
+        last_s + 40,
+        phase={0: "backward", 1: "data_wait", 2: "backward", 3: "backward"},
+        phase_since_ns=dict.fromkeys(range(4), round(last_s * 1e9)),
+        step=dict.fromkeys(range(4), 200),
+    )
+    end = {
+        "state": dict.fromkeys(range(4), "killed"),
+        "detail": dict.fromkeys(range(4), "killed by SIGINT"),
+        "step": dict.fromkeys(range(4), 201),
+    }
+    told = [*frames(job, simulated=replace(run, rows=rows)), stood, status(job, 91, last_s + 41, **end)]
+    assert [("critical", (1,), "data_wait")] == hangs(folded(told).view())
+
+
 def test_a_job_that_was_ended_while_it_worked_did_not_hang() -> None:
     """Nor one that finished, whatever it did last, nor one of which a rank went first and the others waited for it."""
     assert [] == hangs(ended_after(1.0, "killed", "killed by SIGTERM after step 200"))

@@ -113,6 +113,18 @@ def test_the_row_of_events_says_of_changes_where_they_are_listed() -> None:
     assert "step 70 Rank 2 reads its data late" in ribbon.rows(bare, 120, events=with_onset)[2].text
 
 
+def test_while_a_recording_is_read_no_absence_is_told_as_a_fact() -> None:
+    """It said "none at a known step" of hours that it had not read yet."""
+    view = views.straggler()
+    bare = replace(view, trend=replace(view.trend, first_step=0, marks=()), pauses=())
+    said = ribbon.rows(bare, 120, share_read=0.349)[2].text
+    assert "still reading the recording: 34 %: later events are not known yet" in said
+    assert "none" not in said
+    read = ribbon.rows(view, 200, share_read=0.9999)[2].text  # what is known already stays beside it
+    assert read.strip().endswith("still reading the recording: 99 %: later events are not known yet")
+    assert view.trend.marks[0][1] in read
+
+
 def test_a_beginning_that_is_dated_anew_is_told_once() -> None:
     """The list keeps the first date, the view has the better one."""
     view = views.straggler()

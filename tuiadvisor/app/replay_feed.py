@@ -167,6 +167,7 @@ class ReplayFeed(Feed):
             speed=self.replay.clock.speed,
             paused=self.replay.clock.paused,
             marks=tuple((min(1.0, position_s / duration_s), label) for position_s, label in self.positions),
+            share_read=self._survey.share,
         )
 
     def _obey(self, command: FeedCommand | AddMark) -> None:

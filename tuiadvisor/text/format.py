@@ -118,6 +118,11 @@ def share(value: float | None) -> str:
     return "<0.1 %"
 
 
+def share_read(value: float) -> str:
+    """Of a recording that is still being read: what lies beyond is not known yet."""
+    return f"still reading the recording: {math.floor(min(max(value, 0.0), 0.99) * 100)} %"
+
+
 def weight(value: float) -> str:
     """A share of what is no quantity, of 100 and without a sign that would pass it off as a probability."""
     return f"{100 * value:.0f}"

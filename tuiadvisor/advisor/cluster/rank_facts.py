@@ -138,7 +138,11 @@ class RankFacts:
             self.still_since_ns = since_ns
             thread = entry.get("thread")
             self.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
-        elif self.step != self.still_step:  # it has moved since
+        # A step whose optimizer was done is closed by the end of its process, and stood behind that until then.
+        elif self.still_step is None or self.step not in {
+            self.still_step,
+            self.still_step + 1,
+        }:  # it has moved since
             self.still_phase = self.still_s = self.still_step = self.still_thread = None
             self.still_since_ns = None
         if (disabled := integer(entry, "hooks_disabled")) is not None:

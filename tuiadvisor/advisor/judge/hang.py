@@ -70,7 +70,7 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     places = _places(roster, store)
     if not places:
         return None
-    longest_s = _longest_step_s(table, roster)
+    longest_s = _longest_step_s(table, roster, places)
     before_s = max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_s or 0.0))
     found = standstill(places, longest_s, is_recorded=is_recorded(_answers(roster), before_s))
     if found is None:
@@ -98,7 +98,8 @@ def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep
     """Of a job that makes no step and is not seen to hang; else None."""
     if not any((facts.still_s or 0.0) >= MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None
-    places, longest_s = _places(roster, store), _longest_step_s(table, roster)
+    places = _places(roster, store)
+    longest_s = _longest_step_s(table, roster, places)
     if gone := departure(places, longest_s):
         return NoStep(gone.for_s, departure_words(gone), is_at_work=False)
     if at_work := awaited(places, longest_s):
@@ -279,13 +280,19 @@ def is_over(roster: Roster) -> bool:
     return bool(roster.ranks) and all(facts.state in ENDED for facts in roster.ranks.values())
 
 
-def _longest_step_s(table: StepTable | None, roster: Roster) -> float | None:
-    """Without the steps in which a process was seen stopped: what somebody else did to the run is not its pattern."""
+def _longest_step_s(table: StepTable | None, roster: Roster, places: Sequence[RankNow]) -> float | None:
+    """Without the steps in which a process was seen stopped: what somebody else did to the run is not its pattern.
+
+    Nor is the step in which ranks stand: the end of their processes closes it, as long as they stood.
+    """
     if table is None or table.num_steps < 2:
         return None
     at_rest = np.nansum(table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES]], axis=0)
     working = (table.step_s_RK - at_rest)[:, 1:]
     longest_K = np.max(np.where(np.isfinite(working), working, -1.0), axis=0)
+    stands_in = max((now.step for now in places if now.step is not None), default=None)
+    if stands_in is not None:
+        longest_K[table.steps_of(np.arange(1, table.num_steps)) >= stands_in] = -1.0
     was_stopped = roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True)))
     for column in np.argsort(longest_K)[::-1]:
         if longest_K[column] < 0:

@@ -146,6 +146,7 @@ class ReplayState:
     speed: float
     paused: bool
     marks: tuple[tuple[float, str], ...]  # (position 0..1, "onset rank 2")
+    share_read: float = 1.0  # of the recording, 0..1: what lies beyond is not known yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,7 @@ class Navigator:
                 events=self.state.events,
                 num_rows=num_rows,
                 with_brackets=self.page.of_run,
+                share_read=1.0 if self.state.replay is None else self.state.replay.share_read,
             )
         self.body_row = len(top)
         self.page.has_ribbon = self.body_row > self.ribbon_row

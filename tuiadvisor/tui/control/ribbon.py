@@ -58,12 +58,13 @@ def rows(
     events: Sequence[Event] = (),
     num_rows: int = WITH_EVENTS,
     with_brackets: bool = True,
+    share_read: float = 1.0,
 ) -> list[Line]:
     """Return step time, marks and brackets, the last events; nothing before the first step.
 
     stretch: that the figures are of, with the run's own trend; None: the steps that the view used. events: of the whole
     run, for a view knows what happened in the steps it held alone. num_rows: as `num_rows_for` says. with_brackets: the
-    figures below are of those steps.
+    figures below are of those steps. share_read: of a recording, beyond which no event is known yet.
     """
     trend = stretch.run if stretch is not None else view.trend
     room = width - HEAD - TAIL
@@ -93,7 +94,10 @@ def rows(
         Line(((fit(" run", HEAD), "dim"), *chart.spans, gap, tail)),
         Line(((fit(f" {first}", HEAD), "dim"), *marks, last)),
     ]
-    return [*(crop(each, width) for each in rows), *([_events(view, width, seen)] if has_words else [])]
+    return [
+        *(crop(each, width) for each in rows),
+        *([_events(view, width, seen, share_read)] if has_words else []),
+    ]
 
 
 def num_rows_for(height: int, *, is_screen: bool, has_stretch: bool) -> int:
@@ -226,7 +230,7 @@ def _kind(name: str) -> str:
     return name.partition(",")[0]
 
 
-def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
+def _events(view: RunView, width: int, events: Sequence[Event], share_read: float) -> Line:
     """Return the newest events that fit, the oldest of them first."""
     known: list[tuple[int, str]] = []
     for pause in view.pauses:
@@ -246,6 +250,8 @@ def _events(view: RunView, width: int, events: Sequence[Event]) -> Line:
         said.append(f"now: no step for {text_of.timer(view.without_step_s)}")
     head = fit(" events", HEAD)
     shown: list[str] = []
+    if share_read < 1:
+        said.append(f"{text_of.share_read(share_read)}: later events are not known yet")
     for each in reversed(said):
         if len(" · ".join([each, *shown])) > width - HEAD - 1:
             break

@@ -116,8 +116,13 @@ class EventsPage(Page):
         below = (
             self._whole(chosen, room - sum(columns) - BETWEEN, room) if height >= LOWEST_WITH_WHOLE else []
         )
-        rows = rows or [BLANK, *(line((text, "dim")) for text in wrap(self._why_empty(len(known)), room))]
+        rows = rows or [
+            BLANK,
+            *(line((text, "dim")) for text in wrap(self._why_empty(len(known), state), room)),
+        ]
         found = text_of.count(len(known), "event")
+        if state.replay is not None and state.replay.share_read < 1:
+            found = f"{found} so far, {text_of.share_read(state.replay.share_read)}"
         if self.filter:
             found = f"filter “{self.filter}”: {len(chosen):,} of {found}"
         head = [rule("events", room, found), crop(_head(columns, room), room)]
@@ -159,9 +164,11 @@ class EventsPage(Page):
         told.sort(key=lambda pair: -1 if pair[1].step is None else pair[1].step)
         return told[::-1]
 
-    def _why_empty(self, num_known: int) -> str:
+    def _why_empty(self, num_known: int, state: FeedState) -> str:
         if num_known:
             return f"no event has “{self.filter}”: press / and change it, esc clears it"
+        if state.replay is not None and state.replay.share_read < 1:
+            return f"No event so far; {text_of.share_read(state.replay.share_read)}."
         return "Nothing has happened yet: no finding began, no pause, no stall and no capture was seen."
 
 
