@@ -298,6 +298,21 @@ def test_workers_that_wait_are_met_by_their_name(name: str, num: int, tmp_path: 
     assert 0 == told["storage_looks"]
 
 
+def test_of_very_many_workers_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any child may call itself a worker: a process with thousands costs no more than one with some."""
+    asked: list[int] = []
+    own = looks_module.procfs.stat(os.getpid())
+
+    def told(pid: int) -> object:
+        asked.append(pid)
+        return own
+
+    monkeypatch.setattr(looks_module, "worker_pids", lambda _pid: list(range(1000, 9000)))
+    monkeypatch.setattr(looks_module.procfs, "stat", told)
+    StateLooks().look({os.getpid(): os.getpid()})
+    assert len(asked) <= 1 + looks_module.MAX_KNOWN + looks_module.MAX_WORKERS
+
+
 def test_a_worker_s_number_that_another_process_got_is_not_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

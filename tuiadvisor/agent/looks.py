@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_LOOKS: Final = 16  # at once; a node with more ranks looks at each of them less often
 MAX_WORKERS: Final = 2  # of a rank at once, in turn
+MAX_KNOWN: Final = 64  # workers of a rank: as many look alike, and names are anybody's to take
 MAX_TIMES: Final = 32  # of a process between two samples, a second apart
 STOPPED_STATES: Final = "Tt"
 STORAGE_STATE: Final = "D"
@@ -51,7 +52,7 @@ class _Rank:
         if self.searched_ns is not None and now_ns - self.searched_ns < pause_ns:
             return
         self.searched_ns, self.has_lost_one = now_ns, False
-        found = {worker: procfs.stat(worker) for worker in worker_pids(pid)}
+        found = {worker: procfs.stat(worker) for worker in worker_pids(pid)[:MAX_KNOWN]}
         self.workers = {worker: stat.start_ticks for worker, stat in found.items() if stat is not None}
 
     def look_at_workers(self) -> None:
