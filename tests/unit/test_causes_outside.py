@@ -741,12 +741,15 @@ def test_a_stopped_process_is_met_by_looks() -> None:
     assert {} == looks.counts(stopped.pid)
 
 
-def test_a_limit_of_all_ranks_is_a_finding_of_the_job() -> None:
+@pytest.mark.parametrize(
+    ("cores", "words"), [(2.0, "2 cores holds"), (1.0, "1 core holds"), (0.5, "0.5 cores holds")]
+)
+def test_a_limit_of_all_ranks_is_a_finding_of_the_job(cores: float, words: str) -> None:
     """They share a container: nobody is late, everybody waits."""
-    limit = {"cpu_periods": 10.0, "throttled_periods": 9.0, "cpu_limit_cores": 2.0}
+    limit = {"cpu_periods": 10.0, "throttled_periods": 9.0, "cpu_limit_cores": cores}
     view = seen(JOB, dict.fromkeys(range(4), 0.4), dict.fromkeys(range(4), limit), {})
     assert ["cpu_limit"] == [finding.id for finding in view.findings if finding.severity != "info"]
-    assert "2 cores" in view.verdict.sentence
+    assert words in view.verdict.sentence
     assert "at best" in view.verdict.sentence
     assert not [finding for finding in view.findings if finding.id == "crowded_host"]
 

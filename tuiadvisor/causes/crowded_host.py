@@ -33,9 +33,14 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "throttled_share": crowd.throttled_share if crowd else None,
         "cpu_limit_share": crowd.limited_share if crowd and crowd.is_limited else None,
         "cpu_limit_cores": crowd.limit_cores if crowd else None,
-        "cpu_limit_words": f"{crowd.limit_cores:.3g} cores" if crowd and crowd.limit_cores else "unknown",
+        "cpu_limit_words": _cores(crowd.limit_cores) if crowd and crowd.limit_cores else "unknown",
         "cpu_limited": int(crowd is not None and crowd.is_limited),
     }
+
+
+def _cores(num: float) -> str:
+    said = f"{num:.3g}"
+    return f"{said} core{'' if said == '1' else 's'}"
 
 
 def _note(crowd: Crowd | None) -> str:
