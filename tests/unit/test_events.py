@@ -29,6 +29,7 @@ from tuiadvisor.text.line import length
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.pages.around import around
+from tuiadvisor.tui.pages.events import EventsPage
 from tuiadvisor.views.event import GONE_S, SETTLE_S, Captured, Event, LevelChange, StepTimes
 from tuiadvisor.views.run_view import PastFinding, Trend
 
@@ -660,6 +661,30 @@ def test_in_a_replay_nothing_is_over_that_comes_later(tmp_path: Path) -> None:
         assert not feed._past(at(none, 10.0, 100))
     finally:
         feed.stop()
+
+
+def test_while_a_recording_is_read_the_list_says_how_far(tmp_path: Path) -> None:
+    """It told that nothing had happened, and how many events there were, of a recording that it was still reading."""
+    path = tmp_path / "run.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(Job(num_steps=40)):
+        writer.append(encoded(frame))
+    writer.close()
+    feed = ReplayFeed(ReplaySource(path))
+    try:
+        assert feed._replay_state().share_read < 1
+        while not feed._survey.advance(1.0):
+            pass
+        assert 1.0 == feed._replay_state().share_read
+    finally:
+        feed.stop()
+    state = replace(views.replay(), events=())
+    assert state.replay is not None
+    reading = replace(state, replay=replace(state.replay, share_read=0.5))
+    drawn = ["\n".join(row.text for row in EventsPage().lines(each, 100, 24)) for each in (state, reading)]
+    assert ["Nothing has happened" in each for each in drawn] == [True, False]
+    assert "0 events so far, still reading the recording: 50 %" in drawn[1]
+    assert "No event so far; still reading the recording: 50 %." in drawn[1]
 
 
 def test_the_line_of_a_replay_marks_where_a_finding_began(tmp_path: Path) -> None:

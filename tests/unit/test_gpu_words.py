@@ -113,7 +113,7 @@ def test_tf32_and_half_precision_are_told_as_alternatives() -> None:
     values |= {"tf32_is_off": 1, "tf32_saves_share": 0.76, "compute_share": 0.88}
     half, tf32 = judge(RULES["full_precision"], values), judge(RULES["tf32_off"], values)
     assert (
-        "TF32 instead would bring up to 76 %, with one line of code; the two gains do not add up"
+        "TF32 instead would bring up to 76 % with one line of code; the two gains do not add up"
         in half.message
     )
     assert "bf16 instead would bring up to 82 %; the two gains do not add up" in tf32.message
