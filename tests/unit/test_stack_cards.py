@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
+from snapshot import views
 from synthetic_run import Job
 from unit.test_cli_lookback import Watch
 
@@ -19,6 +21,7 @@ from tuiadvisor.stream.frames import FrameError, FrameKind
 from tuiadvisor.stream.probe_request import ProbeRequest, StackRequest, parse_probe_request
 from tuiadvisor.stream.shapes import check_payload
 from tuiadvisor.tui.contract.feed import Stacks
+from tuiadvisor.tui.pages.stack_card import rank_card_lines
 from tuiadvisor.views.stack_card import StackCard
 
 PLACES = [
@@ -346,3 +349,18 @@ def test_ten_presses_ask_once() -> None:
     assert "on its page (2, enter)" in watch.feed.latest().notice
     watch.turn(Stacks(2, "straggler"))
     assert len(asked) == 2
+
+
+def test_of_a_hang_that_is_over_it_says_where_ranks_stood() -> None:
+    """A rank went on at 12 steps/s, and its page said for the rest of the run that it stands at train.py:94."""
+    found = card(entry(2, [LATE] * 9, subject="hang"))
+    stalled = replace(views.stalled(), cards=(found,))
+    during, after = (
+        "\n".join(row.text for row in rank_card_lines(view, 2, 100))
+        for view in (stalled, replace(stalled, stall=None))
+    )
+    assert "rank 2 stands at train.py:49 in wait" in during
+    assert "it has moved since" not in during
+    assert "rank 2 stood at train.py:49 in wait" in after
+    assert "as it stood; it has moved since" in after
+    assert [] == rank_card_lines(stalled, 0, 100)

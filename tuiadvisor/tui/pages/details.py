@@ -16,7 +16,7 @@ from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, l
 from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
-from tuiadvisor.tui.pages.stack_card import ask_for_finding, card_lines, card_of, finding_card
+from tuiadvisor.tui.pages.stack_card import ask_for_finding, card_lines, finding_card, rank_card_lines
 from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.shares import known_phases
@@ -169,7 +169,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],
         BLANK,
         *([*stalled, BLANK] if (stalled := stalled_collectives(view, width, rank.rank)) else []),
-        *(card_lines(card, width) if (card := card_of(view, rank.rank)) is not None else []),
+        *rank_card_lines(view, rank.rank, width),
     ]
     if width >= WIDE:
         left = width * 55 // 100

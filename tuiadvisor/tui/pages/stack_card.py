@@ -5,6 +5,7 @@ In: RunView, a rank.  Out: lines; the command that samples stacks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuiadvisor.text import stack_card as words
@@ -95,6 +96,18 @@ def why_no_card(state: FeedState, rank: int | None) -> str:
     if state.view is not None and state.view.ended:
         return "the run has ended: there is nothing more to see"
     return "" if rank is not None else "choose a rank first: press 2, then enter"
+
+
+def rank_card_lines(view: RunView, rank: int, width: int) -> list[Line]:
+    """Return the newest card of a rank, or nothing; of a stall that is over it says where the rank stood."""
+    card = card_of(view, rank)
+    if card is None:
+        return []
+    is_over = card.subject == "hang" and view.stall is None and not stands_from_the_start(view)
+    if not is_over:
+        return card_lines(card, width)
+    told = replace(card, words=card.words.replace(" stands at ", " stood at ", 1))
+    return [rule("lines of code", width, "as it stood; it has moved since"), *card_lines(told, width)[1:]]
 
 
 def card_lines(card: StackCard, width: int) -> list[Line]:
