@@ -371,8 +371,9 @@ static PyObject *write_rows(Books *self, PyObject *ring, PyObject *cost, Py_buff
         own += closing + share + rest[8];
         put_row(row, map->buf, capacity, index++, own, peak);
         peak = UNKNOWN;
-        PyObject *told = Py_BuildValue("LLLLL", (long long)row->end, (long long)(row->end - row->begin),
-                                       (long long)own, (long long)rest[0], (long long)row->observed);
+        PyObject *told = Py_BuildValue("LLLLLL", (long long)row->end, (long long)(row->end - row->begin),
+                                       (long long)own, (long long)rest[0], (long long)row->observed,
+                                       (long long)row->num_transitions);
         failed = !told || PyList_Append(written, told);
         Py_XDECREF(told);
     }

@@ -105,13 +105,13 @@ class Detail:
         settled = clock.settled
         last_ns = settled[-1][0]
         if mode == dt.LIGHT and len(settled) > dt.TAKE_EVERY:
-            end_ns, _, _, seq, _ = settled[-2]
+            end_ns, _, _, seq, *_ = settled[-2]
             position = sc.UNKNOWN if self.has_point_to_point else seq
             wall_us = end_ns + self.wall_shift_ns >> MICROSECOND_BITS
-            samples = [(step_ns, cost_ns) for _, step_ns, cost_ns, _, _ in settled[: -1 : dt.TAKE_EVERY]]
+            samples = [(step_ns, cost_ns) for _, step_ns, cost_ns, *_ in settled[: -1 : dt.TAKE_EVERY]]
             if duty.after_light_steps(len(settled) - 1, samples, position, wall_us):
                 settled = settled[-1:]
-        for end_ns, step_ns, cost_ns, seq, _ in settled:
+        for end_ns, step_ns, cost_ns, seq, *_ in settled:
             mode = duty.after_step(
                 step_ns,
                 cost_ns,

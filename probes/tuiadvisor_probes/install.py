@@ -41,7 +41,7 @@ from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
 from .eval_span import EvalSpan
-from .guard import Hook, attempt
+from .guard import INSPECTION, Hook, attempt
 from .patch import Patch
 from .process import as_json, describe_process, imported
 from .roots import Roots
@@ -259,6 +259,8 @@ class Probe:
             self.saves.look()
         if self.detail_hook.active:
             attempt(self.detail_hook, self.detail.after_steps)
+        if self.gradient_module is not None:
+            attempt(INSPECTION, self.roots.look_inside, self.gradient_module)
         step = self.clock.step
         is_due = step >= self.next_look
         if len(sys.modules) != self.num_modules or (is_due and self.awaited):

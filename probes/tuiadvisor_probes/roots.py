@@ -26,6 +26,7 @@ MAX_PARTS = 8  # of one root, those with the most parameters
 MAX_DEPTH = 3  # parts of parts
 MAX_VALUES_PER_FRAME = 400
 STEPS_UNTIL_CALLED = 8
+UNSEEN_TRANSITIONS = 16  # more than in other steps: eight batches for which no forward was seen
 NOT_CALLED = "the model is never called from Python: it runs inside compiled code or by parts"
 OWN_CALL = (
     "the model's class is of the script and has a __call__ of its own, which is pickled and compiled by value"
@@ -118,6 +119,20 @@ class Roots:
             self.add(part, is_root=False)
         self.uncalled[:] = [(weakref.ref(part), parameters) for part, parameters in parts]
         return bool(parts)
+
+    def look_inside(self, wrapper: Any) -> None:
+        """Whether a step just written fetched batches that the wrapper's forward did not see: then what it wraps did.
+
+        wrapper: weak reference to a DDP module. Who evaluates `model.module` is seen from the next time on. Nobody else
+        pays for a hook inside of the wrapper's, and compiled code keeps its graphs.
+        """
+        probe, settled, live = self.probe, self.probe.clock.settled, wrapper()
+        if live is None or id(live.module) in self.ids or len(settled) < 2 or compiled.is_in_use():
+            return
+        counts = [row[5] for row in settled]
+        was_seen = probe.eval_span.last_step >= probe.clock.step - len(settled)
+        if max(counts) - min(counts) >= UNSEEN_TRANSITIONS and not was_seen:
+            self.add(live.module, is_root=False)
 
     def add(self, module: Any, *, is_root: bool = True) -> None:
         """Time the calls of one module from now on, unless a hook would be pickled or compiled with its class.

@@ -41,7 +41,8 @@ class OwnCost:
 def write(ring: Any, kept: list[tuple[Any, ...]], cost: OwnCost, peak_bytes: int) -> list[Any]:
     """The kept steps (`Books.kept`), in a row; peak_bytes goes into the first.
 
-    Returns what decides on the steps to come, of each: its end, length, own cost, sequence number and observed.
+    Returns what decides on the steps to come, of each: its end, length, own cost, sequence number, observed and number
+    of transitions.
     """
     written = []
     share_ns = cost.unbooked_ns // max(1, len(kept))
@@ -99,5 +100,5 @@ def write(ring: Any, kept: list[tuple[Any, ...]], cost: OwnCost, peak_bytes: int
             )
         )
         peak_bytes = UNKNOWN
-        written.append((end, end - begin, own_ns, seq, observed))
+        written.append((end, end - begin, own_ns, seq, observed, num_transitions))
     return written
