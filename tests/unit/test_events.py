@@ -663,6 +663,19 @@ def test_in_a_replay_nothing_is_over_that_comes_later(tmp_path: Path) -> None:
         feed.stop()
 
 
+def test_a_stall_in_the_step_of_a_former_one_is_that_one() -> None:
+    """While Ctrl-C ended its ranks one by one, a job that hung was told to move again and to stall anew."""
+    log, stalled = EventLog(), views.stalled()
+    assert stalled.stall is not None
+    stalled = replace(stalled, stall=replace(stalled.stall, step=339))
+    log.take(at(stalled, 50.0, 339))
+    log.take(at(replace(stalled, stall=None), 51.0, 339))
+    assert "resolved" in [event.kind for event in log.events]
+    log.take(at(stalled, 52.0, 340, ended="all ranks ended"))
+    told = [event.kind for event in log.events if event.kind in {"stalled", "resolved"}]
+    assert ["stalled"] == told
+
+
 def test_while_a_recording_is_read_the_list_says_how_far(tmp_path: Path) -> None:
     """It told that nothing had happened, and how many events there were, of a recording that it was still reading."""
     path = tmp_path / "run.tuirec"

@@ -274,7 +274,7 @@ class EventLog:
     def _stall(self, view: RunView) -> None:
         now = view.stall or view.no_step
         if now is not None and not (isinstance(now, NoStep) and now.is_at_work):
-            last = view.last_step if self._stalled_at is None else self._stalled_at[0]
+            last = self._begun_at(now, view) if self._stalled_at is None else self._stalled_at[0]
             self._stalled_at = (last, now.for_s or 0.0)
             kind, missing = (STALLED, now.missing) if isinstance(now, Stall) else (NO_STEP, ())
             # As header and banner: the step that the ranks are in, which may not have been told yet.
@@ -292,6 +292,21 @@ class EventLog:
             self._note((RESOLVED, STALLED, last), resolved)
             if stalled is not None:  # its step may not have been held when it began
                 self._note((STALLED, last), _timed(stalled, view, last))
+
+    def _begun_at(self, now: Stall | NoStep, view: RunView) -> int | None:
+        """The last step before it; a stall in the step of a former one is that one, which was not over.
+
+        While processes of a job that hangs are ended one after another it does not look hung for a moment.
+        """
+        step = now.step if isinstance(now, Stall) else None
+        former = next(
+            (key for key, event in self._events.items() if key[0] == STALLED and event.step == step), None
+        )
+        if step is None or former is None:
+            return view.last_step
+        if self._events.pop((RESOLVED, *former), None) is not None:
+            self._told = None
+        return former[1] if isinstance(former[1], int) else view.last_step
 
     def _forget_former_dates(self, changes: tuple[LevelChange, ...]) -> None:
         """Drop changes that the view has at another step now: their step is known better as more steps come."""
