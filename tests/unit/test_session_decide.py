@@ -58,9 +58,6 @@ def test_an_effort_dearer_than_its_gain_stops_the_optimizing() -> None:
     assert "tune" == decide(cheap).decision
     saved_s = 0.36 / 3
     assert 200 / (8 * saved_s / 3600 * 2) == pytest.approx(decide(cheap).break_even_steps)
-    timed = replace(cheap, intent=Intent(engineer_hour_price=20, price_of_time=10))
-    # An hour earlier is worth 10 beside 16 of device-hours, in what the change gives back and in when it has.
-    assert 200 / (saved_s / 3600 * (8 * 2 + 10)) == pytest.approx(decide(timed).break_even_steps)
 
 
 def test_who_wants_time_and_prices_none_is_not_stopped_by_money() -> None:

@@ -82,13 +82,11 @@ def _effort_money(case: Case) -> float | None:
 
 
 def _break_even(case: Case, speedup: Interval) -> float | None:
-    """Steps that give back what the change costs, by the same prices as what it is worth."""
     cost = _effort_money(case)
     if cost is None or case.num_devices is None or not case.price_per_device_hour or case.step_s is None:
         return None
     saved_s = case.step_s * (1 - 1 / speedup.expected)
-    hour_price = case.num_devices * case.price_per_device_hour + (case.intent.price_of_time or 0.0)
-    saved = saved_s / SECONDS_PER_HOUR * hour_price
+    saved = case.num_devices * saved_s / SECONDS_PER_HOUR * case.price_per_device_hour
     return cost / saved if saved > 0 else None
 
 
