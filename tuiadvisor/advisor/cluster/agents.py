@@ -24,7 +24,9 @@ class Agent:
     next_seq: int | None = None
     first_ns: int = 0
     last_ns: int = 0
-    wall_shift_ns: int | None = None  # add to its clock to read the wall clock
+    wall_shift_ns: int | None = None  # add to its clock to read the wall clock, as its host's showed at first
+    set_by_ns: int = 0  # how far that wall clock was set, or its own stood still, before this agent came
+    met_ns: int = 0  # the latest frame of anybody, on that common clock, when it was last heard
     bye: str | None = None
     silent: str | None = None  # what the hub says while it is not heard
     owned: set[int] = field(default_factory=set)  # ranks it speaks for
@@ -53,7 +55,8 @@ def silent(agents: Iterable[Agent]) -> dict[str, float | None]:
             continue
         by_host = newest_of_host[agent.host]
         latest = by_host if agent.wall_shift_ns is None else max(by_host, newest_by_wall)
-        behind = latest - agent.newest_ns
+        # A machine that was suspended stays behind by its clock, and is heard all the same.
+        behind = min(latest - agent.newest_ns, latest - agent.met_ns)
         if behind > SILENT_AFTER_NS:
             result[agent.source] = behind / 1e9
     return result

@@ -8,10 +8,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, integer, text
+from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, integer, objects, text
+from tuiadvisor.advisor.cluster.restarts import SAME_START_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tuiadvisor.advisor.cluster.payload_fields import Payload
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
@@ -28,10 +29,22 @@ class HostClocks:
         # By host: starts of processes met before they had torch, in order.
         self._seen_young: dict[str, list[int]] = {}
         self._num_young = 0
+        self._boots: dict[str, tuple[str, int]] = {}  # by host: which boot, and the first shift read in it
 
     def note(self, host: str, wall_shift_ns: int) -> None:
         """Nanoseconds to add to this host's clock to read its wall clock."""
         self._wall_shift_ns.setdefault(host, wall_shift_ns)
+
+    def first_shift_ns(self, host: str, boot: str, wall_shift_ns: int) -> int:
+        """What was to be added to this host's clock when it was first read since that boot.
+
+        A wall clock that is set later moves nothing that is counted by the host's own.
+        """
+        if not boot:
+            return wall_shift_ns
+        if self._boots.get(host, ("", 0))[0] != boot:
+            self._boots[host] = (boot, wall_shift_ns)
+        return self._boots[host][1]
 
     def knows(self, host: str) -> bool:
         """Whether this host's clock can be read."""
@@ -89,3 +102,31 @@ class HostClocks:
         starts = self._seen_young.get(host, [])
         at = bisect_left(starts, start)
         return any(abs(start - other) <= STARTED_TOGETHER_NS for other in starts[max(at - 1, 0) : at + 1])
+
+
+def by_first_clock(hello: Payload, set_by_ns: int, known: Mapping[int, RankFacts], host: str) -> Payload:
+    """A HELLO whose processes started when this host's wall clock would have said so as it was first read.
+
+    The kernel tells the boot, from which starts are counted, by the wall clock of now: set by seconds, it moves the
+    starts of processes that have run all the time, and an agent that comes then would tell of restarts.
+    set_by_ns: by how much; the same is seen of a machine that was suspended, where starts have not moved.
+    """
+    if abs(set_by_ns) <= SAME_START_NS:
+        return hello
+    entries = []
+    for entry in objects(hello, "ranks"):
+        start, facts = integer(entry, "start_wall_ns"), known.get(integer(entry, "rank") or 0)
+        if start is None:
+            entries.append(entry)
+            continue
+        moved = start - set_by_ns
+        former = facts.start_wall_ns if facts is not None else None
+        is_same = facts is not None and (facts.host, facts.pid) == (host, integer(entry, "pid"))
+        if is_same and former is not None and _is_near(former, (start, moved)):
+            moved = former
+        entries.append({**entry, "start_wall_ns": moved})
+    return {**hello, "ranks": entries}
+
+
+def _is_near(former: int, starts: tuple[int, ...]) -> bool:
+    return any(abs(start - former) <= SAME_START_NS for start in starts)

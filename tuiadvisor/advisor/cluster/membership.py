@@ -16,7 +16,7 @@ from tuiadvisor.advisor.cluster.crowding import RunQueues, crowd
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
 from tuiadvisor.advisor.cluster.ends import deaths, in_short
-from tuiadvisor.advisor.cluster.host_clocks import HostClocks
+from tuiadvisor.advisor.cluster.host_clocks import HostClocks, by_first_clock
 from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.advisor.cluster.memory import MemoryUse
@@ -61,6 +61,7 @@ class Roster:
         self.owners = Owners()
         self._num_sources = 0  # ever seen
         self._num_statuses = 0
+        self._newest_ns = 0  # of all agents whose clock is known, on the wall clock
         self._waiting: dict[int, RankFacts] = {}  # what another source than the owner says of its process
         self._is_on_devices: bool | None = None  # None: ask the ranks
         self.hosts: dict[str, HostRow] = {}
@@ -181,6 +182,9 @@ class Roster:
         agent.next_seq = frame.seq + 1 if agent.next_seq is None else max(agent.next_seq, frame.seq + 1)
         agent.first_ns = agent.first_ns or frame.time_ns
         agent.last_ns = max(agent.last_ns, frame.time_ns)
+        if agent.wall_shift_ns is not None:
+            self._newest_ns = max(self._newest_ns, agent.newest_ns)
+        agent.met_ns = self._newest_ns
         agent.silent = None
 
     def _hub(self, frame: Frame) -> None:
@@ -226,11 +230,13 @@ class Roster:
 
     def _clocks(self, agent: Agent, payload: Payload) -> None:
         wall, mono = integer(payload, "wall_ns"), integer(payload, "mono_ns")
-        if wall is not None and mono is not None and agent.wall_shift_ns is None:
-            agent.wall_shift_ns = wall - mono
         host = text(payload, "host")
         if host:
             agent.host = self._bounded(host)
+        if wall is not None and mono is not None and agent.wall_shift_ns is None:
+            boot = text(payload, "boot_id") or ""
+            agent.wall_shift_ns = self.clocks.first_shift_ns(agent.host, boot, wall - mono)
+            agent.set_by_ns = wall - mono - agent.wall_shift_ns
         if agent.wall_shift_ns is not None:
             self.clocks.note(agent.host, agent.wall_shift_ns)
 
@@ -301,6 +307,7 @@ class Roster:
 
     def _hello(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
+        payload = by_first_clock(payload, agent.set_by_ns, self.ranks, agent.host)
         self._is_on_devices = None
         self.driver = text(payload, "driver") or self.driver
         self.placements.greet(agent.host, payload)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median, row_median
 from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX, consecutive, picked
+from tuiadvisor.metrics.steps.stood_clocks import stood_HK
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
@@ -304,8 +305,12 @@ def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
     host_R = np.array([number[host] for host in table.hosts])
     release_HK = _group_medians(table.release_s_RK, host_R, len(hosts))
     num_blocks = -(-num_steps // CLOCK_BLOCK_STEPS)
+    usable_HK = np.where(usable_K, release_HK, np.nan)
+    stood = stood_HK(usable_HK)
+    if stood is not None:
+        usable_HK -= stood
     padded = np.full((len(hosts), num_blocks * CLOCK_BLOCK_STEPS), np.nan)
-    padded[:, :num_steps] = np.where(usable_K, release_HK - release_HK[0], np.nan)
+    padded[:, :num_steps] = usable_HK - usable_HK[0]
     blocks_HB = row_median(padded.reshape(-1, CLOCK_BLOCK_STEPS)).reshape(len(hosts), num_blocks)
     known_HB = np.isfinite(blocks_HB)
     for host in np.flatnonzero(known_HB.any(axis=1) & ~known_HB.all(axis=1)).tolist():
@@ -314,7 +319,8 @@ def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
     # No common release at all leaves NaN: that host's arrivals cannot be compared.
     blocks_HB[~known_HB.any(axis=1)] = np.nan
     blocks_HB[0] = 0.0
-    return np.asarray(blocks_HB[:, np.arange(num_steps) // CLOCK_BLOCK_STEPS][host_R])
+    shift_HK = blocks_HB[:, np.arange(num_steps) // CLOCK_BLOCK_STEPS]
+    return np.asarray((shift_HK if stood is None else shift_HK + stood)[host_R])
 
 
 def _group_medians(values_RK: Floats, group_R: Ints, num_groups: int) -> Floats:
