@@ -18,6 +18,7 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
+from device_rigs import RIGS, TWINS
 from device_troubles import TROUBLES
 from device_worlds import FURTHER, TABLE, Said, World, said_of
 
@@ -51,7 +52,12 @@ def main() -> int:
         + " |",
         "|---" * (len(options.ranks) + 1) + "|",
     ]
-    for title, names in (("of the table", TABLE), ("further", FURTHER), ("on clusters", TROUBLES)):
+    for title, names in (
+        ("of the table", TABLE),
+        ("further", FURTHER),
+        ("on clusters", TROUBLES),
+        ("in practice", {**RIGS, **TWINS}),
+    ):
         lines.append(f"| **{title}** |" + " |" * len(options.ranks))
         for name, world in names.items():
             if not fnmatch.fnmatch(name, options.only):

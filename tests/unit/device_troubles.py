@@ -83,7 +83,7 @@ def _mesh(job: DeviceJob, axis: str) -> dict[str, int]:
     return {"dp": max(1, job.num_ranks // 2), axis: 2}
 
 
-def _in_pairs(job: DeviceJob) -> DeviceJob:
+def in_pairs(job: DeviceJob) -> DeviceJob:
     """Tensor parallel pairs, at least two of them."""
     job = replace(job, num_ranks=max(4, job.num_ranks), unseen_meetings=8, unseen_mates=2, groups=2)
     return replace(job, parallel=_mesh(job, "tp"))
@@ -315,13 +315,13 @@ TROUBLES: Final[dict[str, World]] = {
         DEVICE,
     ),
     "one device of a tensor-parallel pair slow": World(
-        lambda job: SLOW(_in_pairs(job)),
+        lambda job: SLOW(in_pairs(job)),
         lambda _job: (2,),
         DEVICE,
         is_sized=False,  # what its mate waits for is its loss, too
     ),
     "data late on one of a tensor-parallel pair": World(
-        lambda job: one("data", 120 * MS)(_in_pairs(job)), lambda _job: (2,), DATA, is_sized=False
+        lambda job: one("data", 120 * MS)(in_pairs(job)), lambda _job: (2,), DATA, is_sized=False
     ),
     "stages of a pipeline of unlike length beside data parallel": World(
         lambda job: replace(

@@ -75,8 +75,9 @@ class Fault:
     """What is wrong, with whom; amount_s is added, factor multiplies.
 
     kind: device (factor on kernels), data (host waits for its batch), copy (copy to the device takes longer), host
-    (factor on all launches), link (factor on the transfer), rotate (kernels of one rank after another, 20 steps each),
-    spikes (kernels of whoever it hits, with that chance a rank and step), forward, backward, optimizer (their kernels
+    (factor on all launches), link (factor on the transfer of the groups of these ranks), rotate (kernels of one rank
+    after another, 20 steps each), spikes (kernels of whoever it hits, with that chance a rank and step), forward,
+    backward, optimizer (their kernels
     alone), save (the thread does something else after the step), lengths (kernels of every rank and step by a factor
     that is drawn anew; `factor` is its spread), gc (the thread collects garbage before forward), longer and batch
     (factor on kernels and on the tokens or samples that the rank tells), and any of the thread's parts (data_host).
@@ -146,6 +147,7 @@ class DeviceJob:
     groups: int = 1  # rank r exchanges gradients with those of r % groups alone
     eval_rank: int = -1  # evaluates alone; -1: all do
     looks_in_layers: bool = False  # the thread waits for its device after each layer
+    looking_rank: int = -1  # of this rank alone it does
     tokens: int = -1  # of a rank's step; -1: nobody tells
     parallel: dict[str, int] = field(default_factory=dict, hash=False)  # as the rank tells
 
@@ -250,6 +252,7 @@ def _simulated(job: DeviceJob) -> DeviceRun:
     hosts = ("data", "copy", "forward", "backward", "optimizer", "other")
     seconds |= {f"{name}_host": noisy(getattr(job, f"{name}_host_s"), job.host_noise) for name in hosts}
     transfer = job.transfer_s * rng.lognormal(0.0, job.transfer_noise, job.num_steps)
+    transfer = np.repeat(transfer[:, None], job.groups, axis=1)
     lots = rng.random(shape)
     seconds["save"], seconds["gc"] = np.zeros(shape), np.zeros(shape)
     for fault in job.faults:
@@ -291,7 +294,9 @@ def _apply(
 ) -> Floats:
     hit, factor = _hit(fault, job, lots), _factor(fault, job.num_steps)
     if fault.kind == "link":
-        return np.where(hit.any(axis=1), transfer * factor[:, 0], transfer)
+        group = np.arange(job.num_ranks) % job.groups
+        is_hit = np.stack([hit[:, group == number].any(axis=1) for number in range(job.groups)], axis=1)
+        return np.where(is_hit, transfer * factor, transfer)
     if fault.kind == "lengths":
         # Its own lots, so that the noise is the healthy twin's.
         drawn = np.random.default_rng(job.seed + 1).lognormal(0.0, fault.factor, hit.shape)
@@ -395,8 +400,9 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
                 num = job.num_forward / (job.meetings + 1)
                 for _ in range(round(num * (layer + 1)) - round(num * layer)):
                     ranks.launch(*forward)
-                    if job.looks_in_layers:
-                        ranks.host = np.maximum(ranks.host, ranks.free)
+                    if job.looks_in_layers or job.looking_rank >= 0:
+                        looks = (job.looking_rank < 0) | (np.arange(job.num_ranks) == job.looking_rank)
+                        ranks.host = np.where(looks, np.maximum(ranks.host, ranks.free), ranks.host)
             border(k)
             layers = {round((n + 1) * job.num_backward / (job.meetings + 1)) for n in range(job.meetings)}
             unseen = {
@@ -411,9 +417,12 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
                     meet(job.unseen_mates)
                 if is_last and piece in at:
                     # The slowest rank's compute has reached the bucket, and the one before is through.
-                    for mates in members:
+                    for number, mates in enumerate(members):
                         there = np.maximum(exchanged[mates], ranks.free[mates].max())
-                        exchanged[mates] = there + transfer[k] / job.num_buckets
+                        # One transfer of all groups alike, or each its own.
+                        exchanged[mates] = there + np.ravel(transfer[k])[number % transfer[k].size] / (
+                            job.num_buckets
+                        )
             if not is_last:
                 border(k)
         arrive[k] = ranks.host

@@ -48,6 +48,7 @@ class StageJob:
     slow_rank: tuple[tuple[int, float], ...] = ()  # (rank of the job, factor of all its chunks)
     slow_every: int = 1  # in one step of so many
     slow_stage: tuple[tuple[int, float], ...] = ()  # (stage, factor), in every pipeline
+    slow_backward: tuple[tuple[int, float], ...] = ()  # (stage, factor): recomputes its forward
     slow_link: tuple[tuple[int, float], ...] = ()  # (rank in its pipeline, seconds more of a send)
     slow_thread: tuple[tuple[int, float], ...] = ()  # (rank of the job, factor of launches)
     data_s: tuple[tuple[int, float], ...] = ()  # (rank of the job, seconds that its thread waits for a batch)
@@ -164,8 +165,9 @@ def _chunks(job: StageJob, rng: np.random.Generator, ranks: list[_Rank], pipelin
     """All chunks of one pipeline's step."""
     first = pipeline * job.num_ranks
     done: dict[Chunk, float] = {}
-    slow, stages, links, threads = (
-        dict(pairs) for pairs in (job.slow_rank, job.slow_stage, job.slow_link, job.slow_thread)
+    slow, stages, links, threads, again = (
+        dict(pairs)
+        for pairs in (job.slow_rank, job.slow_stage, job.slow_link, job.slow_thread, job.slow_backward)
     )
     while any(ranks[first + each].waiting for each in range(job.num_ranks)):
         for each in range(job.num_ranks):
@@ -181,6 +183,7 @@ def _chunks(job: StageJob, rng: np.random.Generator, ranks: list[_Rank], pipelin
                 ready = done[source] + send_s if has_source else 0.0
                 base = job.forward_s if kind == "F" else job.backward_s
                 factor = slow.get(number, 1.0) * stages.get(stage, 1.0) * rng.lognormal(0.0, job.noise)
+                factor *= again.get(stage, 1.0) if kind == "B" else 1.0
                 if len(rank.ends) >= QUEUE:
                     rank.thread = max(rank.thread, rank.ends[-QUEUE])
                 rank.border("forward" if kind == "F" else "backward", max(rank.device, ready))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -141,6 +142,44 @@ def test_threads_that_launch_slowly_make_no_heavy_stage_and_are_not_kept(look: i
     view = view_of(slow)
     assert "keep" != view.verdict.decision
     assert "heavy_stage" not in {found.id for found in view.findings}
+
+
+SIXTEEN = replace(JOB, num_ranks=16, num_micro_batches=80)
+FAULTS = {
+    "slow device": {"slow_rank": ((8, 1.12),)},
+    "stage of more layers": {"slow_stage": ((8, 1.12),)},
+    "stage that computes its forward again": {"slow_backward": ((8, 1.4),)},
+    "slow link": {"slow_link": ((8, 1.5 * MS),)},
+    "thread that logs": {"pause_s": ((8, 1.1),)},
+    "slow optimizer": {"slow_optimizer": ((8, 230.0),)},
+    "data of the first stage": {"data_s": ((0, 0.18),)},
+    "healthy": {},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "schedule", "look"),
+    [
+        pytest.param(fault, schedule, look, marks=[] if at % 24 == 5 else [pytest.mark.extended])
+        for at, (fault, schedule, look) in enumerate(
+            itertools.product(FAULTS, ("1f1b", "gpipe", "interleaved"), (1, 10, 0))
+        )
+    ],
+)
+def test_sixteen_stages_name_nobody_wrong(fault: str, schedule: str, look: int) -> None:
+    """A slow stage by name, or not decided; what costs a tenth of the step is not kept, and a healthy job is."""
+    healthy = replace(
+        SIXTEEN, schedule=schedule, look_every=look, per_rank=2 if schedule == "interleaved" else 1
+    )
+    job = replace(healthy, **FAULTS[fault])  # type: ignore[arg-type]
+    view = view_of(job)
+    named = {rank for found in view.findings if found.severity != "info" for rank in found.ranks}
+    is_dear = step_s(job) > 1.1 * step_s(healthy) or fault.startswith(("slow device", "stage"))
+
+    assert named <= ({0} if fault.startswith("data") else {8} if fault != "healthy" else set())
+    assert (view.verdict.decision == "keep") <= (not is_dear), view.verdict.sentence
+    assert fault != "healthy" or view.verdict.decision == "keep"
 
 
 def test_ranks_that_meet_within_chunks_are_not_kept() -> None:

@@ -32,6 +32,7 @@ from tuiadvisor.advisor.judge.imports import (
     named_at_the_end,
     why_blind,
 )
+from tuiadvisor.advisor.judge.meshes import exchange_apart
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, has_stages, is_stage_clear, pipeline_view
 from tuiadvisor.advisor.judge.uneven_inputs import with_busy_ranks
 from tuiadvisor.metrics.diagnosing import diagnose_table, without_device
@@ -185,7 +186,9 @@ def _diagnose(
         all_ranks_heard=not intake.roster.silent_agents(),
         on_accelerator=intake.on_device,
         # A host's clock sees stages wait for their neighbours, a device's only that it waits.
-        is_unordered=(host is not None and has_stages(intake.roster))
+        is_unordered=(
+            host is not None and (has_stages(intake.roster) or exchange_apart(table, intake.roster))
+        )
         or may_be_apart(intake.roster.header.imported),
         named=named_at_the_end(intake.roster.header.imported),
         witnesses=_witnesses(intake, table, host),
