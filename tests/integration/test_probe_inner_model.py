@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from probing import assert_sums_to_step, probed
 
-from tuiadvisor.events import StepFlag
+from tuiadvisor.events import EventKind, StepFlag
 
 torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
@@ -61,8 +61,10 @@ def test_an_evaluation_of_what_ddp_wraps_is_seen_from_the_second_time_on(
         assert_sums_to_step(step)
     evaluations = [step for step, row in steps.items() if row["flags"] & StepFlag.EVAL]
     assert [2 * EVERY, 3 * EVERY, 4 * EVERY] == evaluations
-    for step in evaluations:
-        assert steps[step]["eval_ns"] > 0.5 * (steps[step]["end_ns"] - steps[step]["begin_ns"])
+    told = [(event["step"], event["detail"]) for event in observed.events(EventKind.EVAL)]
+    assert [(step, NUM_BATCHES) for step in evaluations] == told
+    # All that lies between its forwards is part of it: little of its batches is left to wait for.
+    assert all(steps[step]["eval_ns"] > steps[step]["data_wait_ns"] for step in evaluations)
     # The first one was not seen, and the steps between are not touched.
     assert all(row["eval_ns"] == 0 for step, row in steps.items() if step not in evaluations)
 
