@@ -23,7 +23,7 @@ $(VENV)/.dev-installed: $(VENV)/.installed
 demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
 	$(BIN)/tuiadvisor demo $(SCENARIO)
 
-test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; a quarter of an hour to half an hour on two cores
+test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; ten minutes to half an hour on two cores
 	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	unit=$$(mktemp); trap 'kill $$at_once 2> /dev/null; rm -f $$unit $$SKIPS_FILE' EXIT; trap 'exit 130' INT TERM; \
 	echo "unit tests run at the same time; what they print comes when all have ended"; \
@@ -38,7 +38,7 @@ test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, clus
 	$(BIN)/python tests/skips.py $$SKIPS_FILE; \
 	exit $$failed
 
-test-fast: $(VENV)/.dev-installed  ## unit tests that answer at once, while you write; two to three minutes
+test-fast: $(VENV)/.dev-installed  ## unit tests that answer at once, while you write; one to three minutes
 	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/unit -m "not slow and not extended"
 
 $(VENV)/.coverage-installed: $(VENV)/.dev-installed

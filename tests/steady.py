@@ -36,6 +36,7 @@ GROUPS = {
 # Where the processor's share can be limited: the file that says how much, and what is written for so many us of them.
 PERIOD_US = 20_000  # short, so that everything is slower rather than standing still now and then
 CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
+GIVE_UP_S = 120.0
 NOTHING_CHOSEN = 5  # pytest's code where --only leaves nothing of a group
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|error)")
 CLOSING = re.compile(r"^=+ (.*) in [\d.]+s.*=+$", re.MULTILINE)
@@ -148,11 +149,17 @@ def run(
         for name in groups:
             with log.open("ab") as out:
                 command = [*PYTEST, *GROUPS[name], *more]
-                done = subprocess.run(
-                    command, cwd=ROOT, preexec_fn=enter, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False
-                )  # fmt: skip
-            if done.returncode not in (0, 1, NOTHING_CHOSEN):
-                counts[f"{name} ended with {done.returncode}"] += 1
+                suite = subprocess.Popen(  # noqa: PLW1509 - we have no other thread
+                    command, cwd=ROOT, preexec_fn=enter, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+                )
+                try:
+                    returncode = suite.wait()
+                except BaseException:
+                    suite.send_signal(signal.SIGINT)  # its tests end what they have started
+                    suite.wait(GIVE_UP_S)
+                    raise
+            if returncode not in (0, 1, NOTHING_CHOSEN):
+                counts[f"{name} ended with {returncode}"] += 1
     text = log.read_text(errors="replace")
     for closing in CLOSING.findall(text):
         counts.update({what: int(number) for number, what in COUNT.findall(closing)})
@@ -161,6 +168,8 @@ def run(
 
 def main() -> int:
     """Print one line a run."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background starts us with it ignored
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
