@@ -149,8 +149,13 @@ def run(
         for name in groups:
             with log.open("ab") as out:
                 command = [*PYTEST, *GROUPS[name], *more]
-                suite = subprocess.Popen(  # noqa: PLW1509 - we have no other thread
-                    command, cwd=ROOT, preexec_fn=enter, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+                suite = subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    preexec_fn=enter,  # noqa: PLW1509 - we have no other thread
+                    stdout=out,
+                    stderr=out,
+                    stdin=subprocess.DEVNULL,
                 )
                 try:
                     returncode = suite.wait()
