@@ -39,7 +39,7 @@ mkdir -p dev var/tmp
 if [ "$4" = readonly ]; then mount -t tmpfs -o ro tuiadvisor-test var/tmp; fi
 ln -s "$3" dev/shm
 if [ "$2" = inside ]; then mkdir tmp; mkdir -p "./$3"; else ln -s "$3" tmp; fi
-mkdir -p ring/tuiadvisor_probes && cp "$7"/__init__.py "$7"/ring.py ring/tuiadvisor_probes
+mkdir -p ring/tuiadvisor_probes && cp "$7"/__init__.py "$7"/phases.py "$7"/ring.py ring/tuiadvisor_probes
 exec chroot . "$5" -I -S -c "$6"
 """
 WRITER = """
