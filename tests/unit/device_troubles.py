@@ -209,6 +209,7 @@ TROUBLES: Final[dict[str, World]] = {
     "all devices grow slower by a quarter over four hundred steps": World(
         within(changed(num_steps=440), everyone("device", factor=1.25, ramp=400, onset=20)),
         findings=frozenset({"slower_since"}),
+        sentence="longer little by little on all ranks",  # what made them so no clock of a device tells
         is_sized=False,
     ),
     "device stands still once for 1.5 s": World(

@@ -222,6 +222,7 @@ FURTHER: Final[dict[str, World]] = {
     "all devices slower since step 200": World(
         within(changed(num_steps=350), everyone("device", factor=1.3, onset=200)),
         findings=frozenset({"slower_since"}),
+        sentence="since step 200 steps are 29 % longer on all ranks",  # what did it no clock of a device tells
         first=200,
         is_sized=False,
     ),
@@ -330,13 +331,13 @@ def judged(world: World, job: DeviceJob, view: RunView) -> Said:
     wrong = _misled(world, job, view)
     if wrong:
         return Said("wrong", f"{wrong}: {words}")
-    if view.verdict.decision is None:
+    is_said = bool(world.sentence) and world.sentence in view.verdict.sentence
+    if view.verdict.decision is None and not is_said:
         return Said("unknown", words)
     if share < WORTH_SAYING:
         others = [found.id for found in _above(view) if not (world.may_pause and "pause" in found.id)]
         return Said("wrong", f"alarm {others}: {words}") if others and not guilty else Said("right", words)
     hits = [found for found in view.findings if found.id in world.findings]
-    is_said = bool(world.sentence) and world.sentence in view.verdict.sentence
     named = _named(view, job)
     missing = guilty - named if world.must_all else set()
     remarked = {rank for found in view.findings if found.loss_s_per_step for rank in found.ranks}
