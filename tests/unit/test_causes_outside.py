@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from test_advisor_oddities import host_frames
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.advisor.looking import look
-from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent import cgroup, looks, procfs
 from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.communication_bound import _held_back
@@ -634,6 +635,22 @@ def test_looks_between_the_samples_find_who_is_stopped_when_samples_never_do() -
     assert "in forward" in looked_at(job, {}).verdict.sentence
     assert "in forward" in looked_at(job, {0: 4}).verdict.sentence
     assert "in forward" in looked_at(job, {2: 1}, looks=100).verdict.sentence
+
+
+def test_looks_do_not_fall_in_with_what_stops_a_rank_at_a_distance_of_its_own() -> None:
+    """20 of every 50 ms: looks every 100 ms found it 60 times in 160, and not once in the 40 that followed."""
+    random.seed(7)
+    for period_ns in (20_000_000, 50_000_000, 100_000_000):
+        now_ns, found = 0, list[bool]()
+        for _ in range(4000):
+            now_ns += looks.pause_ns()
+            found.append(now_ns % period_ns < 0.4 * period_ns)
+        shares = np.array(found).reshape(-1, 40).mean(axis=1)
+        assert 0.4 == pytest.approx(shares.mean(), abs=0.04)
+        assert 0.4 * 0.6 / 40 == pytest.approx(shares.var(), rel=0.5), (
+            period_ns
+        )  # of looks that know nothing of it
+    assert looks.PAUSE_NS == pytest.approx(now_ns / 4000, rel=0.02)
 
 
 def test_looks_that_cannot_be_are_not_believed() -> None:

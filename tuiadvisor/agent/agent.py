@@ -24,6 +24,7 @@ from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.gpu import GpuSampler
 from tuiadvisor.agent.hello import hello, host_name
 from tuiadvisor.agent.host import HostSampler
+from tuiadvisor.agent.looks import pause_ns
 from tuiadvisor.agent.rank_link import RankLink, named
 from tuiadvisor.agent.session import remove_leftovers
 from tuiadvisor.agent.stack_samples import StackSamples
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 logger: Final = Logger(__name__)
 NS: Final = 10**9
-DRAIN_NS: Final = NS // 10
 SEND_NS: Final = NS // 2
 HOST_NS: Final = NS
 SEARCH_NS: Final = 2 * NS
@@ -175,7 +175,7 @@ class Agent:
                 self._add(self._finder.again())
                 cost_ns = time.thread_time_ns() - began_ns
             self._look_for_reason(now_ns)
-            self._sleep_until(now_ns + DRAIN_NS)
+            self._sleep_until(now_ns + pause_ns())
 
     def _obey(self) -> None:
         """What whoever started us wants."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from random import random
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
@@ -20,6 +21,10 @@ from tuiadvisor.agent.loader_workers import worker_pids
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+PAUSE_NS: Final = 10**8  # between two looks, on average
+# Of that, by lot: a whole round of what stops a rank every 100 ms or more often, as a control group's quota does. Looks
+# at a fixed distance fall in with such a thing, and find it each time for seconds, and then never.
+BY_LOT: Final = 1.0
 MAX_LOOKS: Final = 16  # at once; a node with more ranks looks at each of them less often
 MAX_WORKERS: Final = 2  # of a rank at once, in turn
 MAX_KNOWN: Final = 64  # workers of a rank: as many look alike, and names are anybody's to take
@@ -75,6 +80,11 @@ def is_stopped(found: procfs.Stat) -> bool:
     return found.state in STOPPED_STATES and not (
         found.state == "t" and procfs.is_ours(procfs.tracer(found.pid, found.pid))
     )
+
+
+def pause_ns() -> int:
+    """Until the next look."""
+    return int(PAUSE_NS * (1 - BY_LOT / 2 + BY_LOT * random()))  # noqa: S311 - nobody gains by guessing it
 
 
 class StateLooks:
