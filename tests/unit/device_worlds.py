@@ -222,7 +222,7 @@ FURTHER: Final[dict[str, World]] = {
     "all devices slower since step 200": World(
         within(changed(num_steps=350), everyone("device", factor=1.3, onset=200)),
         findings=frozenset({"slower_since"}),
-        sentence="since step 200 steps are 29 % longer on all ranks",  # what did it no clock of a device tells
+        sentence="longer on all ranks",  # what did it no clock of a device tells
         first=200,
         is_sized=False,
     ),
