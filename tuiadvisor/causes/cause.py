@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_phase import Priority, StorageWait
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding, RunView
+    from tuiadvisor_rules.loader import Rule
 
 Values = dict[str, object]  # metric -> number, text or None where it was not observed
 Details = dict[str, float | int | str | None]
@@ -70,7 +71,7 @@ def no_groups(_diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measur
     return []
 
 
-def all_seen(_finding: Finding) -> str:
+def all_seen(_finding: Finding, _rule: Rule) -> str:
     """Nothing of it is open."""
     return ""
 
@@ -102,7 +103,7 @@ class Cause:
     limits_by_finding: bool = False  # what it takes is known from its findings, one by one
     blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
     # Of a finding that is a remark: what of it was not seen, so that the run is not told to stay as it is.
-    leaves_open: Callable[[Finding], str] = all_seen
+    leaves_open: Callable[[Finding, Rule], str] = all_seen
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
     in_stage_waits: bool = False  # its loss is a part of what ranks of pipelines wait for each other
     names_ranks: bool = False  # a comparison says whose it is

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding
+    from tuiadvisor_rules.loader import Rule
 
 WORDS: Final = {
     "stopped": "{is_} stopped by a signal or a debugger in {share} of the looks at {its} process",
@@ -97,7 +98,7 @@ def _gain(diagnosis: Diagnosis, worst: HeldRank) -> Gain | None:
     return None if step_s is None else of_share(step_s, max(worst.share - worst.others, 0.0), worst.gained)
 
 
-def who_waits(_finding: Finding) -> str:
+def who_waits(_finding: Finding, _rule: Rule) -> str:
     """Who spins while it waits is not seen to wait."""
     return "whether the others wait for that is not seen"
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding
+    from tuiadvisor_rules.loader import Rule
 
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
-HIGH: Final = 0.2  # of the step before: TraceML calls 20 % high
 
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
@@ -83,10 +83,11 @@ def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
     return what_if(steps, steps - before_s)
 
 
-def what_did_it(finding: Finding) -> str:
+def what_did_it(finding: Finding, rule: Rule) -> str:
     """A run whose steps take so much longer than they did is not well, though no phase alone tells why."""
     share = finding.evidence.get("level_shift_share")
-    return "what made them longer was not seen" if isinstance(share, float) and share >= HIGH else ""
+    is_high = isinstance(share, float) and share >= rule.thresholds["high"].value
+    return "what made them longer was not seen" if is_high else ""
 
 
 SLOWER_SINCE: Final = Cause(

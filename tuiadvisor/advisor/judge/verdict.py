@@ -371,7 +371,7 @@ def _unblamed(entry: Judged) -> bool:
 
 def _leaves_open(entry: Judged) -> str:
     cause = cause_of(entry.rule.id)
-    return "" if cause is None else cause.leaves_open(entry.finding)
+    return "" if cause is None else cause.leaves_open(entry.finding, entry.rule)
 
 
 def _remark(entry: Judged) -> bool:
