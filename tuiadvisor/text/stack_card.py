@@ -5,6 +5,7 @@ In: StackCard.  Out: heads and rows of words.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuiadvisor.text import format as text_of
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 NO_SAMPLE = "0"
 TEXT_COLUMNS = 3  # before the figures
+IS_OVER = "as it stood; the stall is over"
+
+
+def in_the_past(card: StackCard) -> StackCard:
+    """A card of a stall that is over: its sentence was said while the rank stood."""
+    return replace(card, words=card.words.replace(" stands at ", " stood at ", 1))
 
 
 def tables(card: StackCard) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:

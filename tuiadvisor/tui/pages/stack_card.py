@@ -5,7 +5,6 @@ In: RunView, a rank.  Out: lines; the command that samples stacks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuiadvisor.text import stack_card as words
@@ -106,8 +105,7 @@ def rank_card_lines(view: RunView, rank: int, width: int) -> list[Line]:
     is_over = card.subject == "hang" and view.stall is None and not stands_from_the_start(view)
     if not is_over:
         return card_lines(card, width)
-    told = replace(card, words=card.words.replace(" stands at ", " stood at ", 1))
-    return [rule("lines of code", width, "as it stood; it has moved since"), *card_lines(told, width)[1:]]
+    return [rule("lines of code", width, words.IS_OVER), *card_lines(words.in_the_past(card), width)[1:]]
 
 
 def card_lines(card: StackCard, width: int) -> list[Line]:
