@@ -35,6 +35,7 @@ class NativeCore(BuildHookInterface):
             into = core_build.OUTPUT.parent if version == "editable" else Path(self.folder.name)
             why_not = core_build.build(into / name, machine=machine)
             if why_not and machine in wanted:
+                self.folder.cleanup()
                 raise RuntimeError(f"no native core for {machine}: {why_not}")
             self.app.display_info(f"{name}: {why_not or 'compiled'}")
             if not why_not and version != "editable":

@@ -120,6 +120,7 @@ if len(sys.argv) > 3:
     books.extend((9, 10))  # brand_new, from 10 ns on
     books.extend((10, 25))  # other
     assert books.totals == [0] * 9 + [15, 10], books.totals
+print("all of it follows")
 """
 
 
@@ -141,7 +142,12 @@ def test_a_new_row_needs_no_other_file_but_its_hook(tmp_path: Path) -> None:
     if not native_core.why_not():
         core = [str(tmp_path / "core.abi3.so")]
         run([sys.executable, "probes/native/core_build.py", *core], stdout=subprocess.DEVNULL)
-    run([sys.executable, "-c", WHAT_FOLLOWS, str(tmp_path), str(ring.VERSION), *core])
+    told = run(
+        [sys.executable, "-c", WHAT_FOLLOWS, str(tmp_path), str(ring.VERSION), *core],
+        capture_output=True,
+        text=True,
+    )
+    assert "all of it follows" == told.stdout.strip()
 
 
 def with_new_row() -> tuple[phases.Phase, ...]:
