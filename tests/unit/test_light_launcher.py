@@ -56,7 +56,20 @@ def test_a_launcher_that_is_told_to_end_ends_its_ranks(tmp_path: Path) -> None:
         wait_until(lambda: all(path.exists() and path.read_text() for path in begun), "both ranks have begun")
         launcher.terminate()
         assert 143 == launcher.wait(PATIENCE_S)
-        # Whoever adopts them has to collect them first.
-        wait_until(lambda: not any(map(psutil.pid_exists, pids(tmp_path))), "the ranks have ended")
+        assert [] == [pid for pid in pids(tmp_path) if psutil.pid_exists(pid)]
+    finally:
+        launcher.kill()
+
+
+def test_a_launcher_that_is_told_to_end_while_it_starts_a_rank_leaves_none(tmp_path: Path) -> None:
+    """A rank that is not in its list yet when the signal comes ran on for ten minutes."""
+    launcher = launched(tmp_path, "stay")
+    try:
+        first = tmp_path / "0"
+        wait_until(lambda: first.exists() and first.read_text(), "the first rank has begun", every_s=0.0)
+        group = [child.pid for child in psutil.Process(launcher.pid).children()]
+        launcher.terminate()
+        assert 143 == launcher.wait(PATIENCE_S)
+        assert [] == [pid for pid in group if psutil.pid_exists(pid)]
     finally:
         launcher.kill()
