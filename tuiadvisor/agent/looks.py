@@ -1,11 +1,11 @@
 """How looks at a rank's process found it, ten looks a second, for the payloads of HOST frames.
 
 Two states are asked for. Stopped: a process that is stopped for 20 of every 50 ms is met by one look a second about as
-often as by chance; no counter of the kernel tells it. Waiting for storage (D), of its training thread and of the
-workers of its data loader: what the kernel counts of such waits (delayacct) is off by default. Who maps a file or reads
-it through a cache is met too; a file system that lets its readers sleep as for a pipe (FUSE with direct_io) is not.
-In: /proc/PID/stat (8 us a look).  Out: counts a rank, which only grow, and when the looks since the last sample found
-it stopped.
+often as by chance; no counter of the kernel tells it. Waiting for storage (`storage_state`), of its training thread and
+of the workers of its data loader: what the kernel counts of such waits (delayacct) is off by default. Who maps a file
+or reads it through a cache is met too.
+In: /proc/PID/stat (8 us a look), and where a thread sleeps, wchan.  Out: counts a rank, which only grow, and when the
+looks since the last sample found it stopped.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.loader_workers import worker_pids
+from tuiadvisor.agent.storage_state import waits_for_storage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,7 +31,6 @@ MAX_WORKERS: Final = 2  # of a rank at once, in turn
 MAX_KNOWN: Final = 64  # workers of a rank: as many look alike, and names are anybody's to take
 MAX_TIMES: Final = 32  # of a process between two samples, a second apart
 STOPPED_STATES: Final = "Tt"
-STORAGE_STATE: Final = "D"
 # Between two searches for workers: some ms where a rank has two hundred threads. Who has gone has a successor, mostly.
 SEARCH_NS: Final = 5 * 10**9
 SEARCH_SOONER_NS: Final = 10**9
@@ -72,7 +72,7 @@ class _Rank:
                 self.has_lost_one = True
                 continue
             self.worker_looks += 1
-            self.worker_storage += found.state == STORAGE_STATE
+            self.worker_storage += waits_for_storage(pid, pid, found.state)
 
 
 def is_stopped(found: procfs.Stat) -> bool:
@@ -107,7 +107,7 @@ class StateLooks:
             thread = threads[pid]
             of_thread = found if thread == pid else procfs.stat_of_thread(pid, thread)
             rank.looks += 1
-            rank.storage += of_thread is not None and of_thread.state == STORAGE_STATE
+            rank.storage += of_thread is not None and waits_for_storage(pid, thread, of_thread.state)
             if is_stopped(found):
                 rank.stopped += 1
                 if len(rank.stopped_at_ns) < MAX_TIMES:
