@@ -26,6 +26,8 @@ from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.job_reader import joined, told
 from tuiadvisor.app.jobs import age, parsed_queue
 from tuiadvisor.app.running_hubs import Followed, Hub, Watchings, running_hubs
+from tuiadvisor.cli import watch
+from tuiadvisor.cli.commands import build_parser
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns, OpenRun
 from tuiadvisor.tui.contract.feed import CLOSED
 from tuiadvisor.tui.pages.home import job_lines
@@ -33,12 +35,13 @@ from tuiadvisor.views.job_list import Watched
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.desk import DeskState
+    from tuiadvisor.tui.contract.feed import FeedState
 
 LISTED = desks.desk(jobs=desks.jobs(), is_looking=False, can_attach=True)
 
 
-def keyboard(desk: DeskState = LISTED) -> Keyboard:
-    board = Keyboard(views.live(views.healthy()), desk=desk)
+def keyboard(desk: DeskState = LISTED, state: FeedState | None = None) -> Keyboard:
+    board = Keyboard(state or views.live(views.healthy()), desk=desk)
     board.press("0")
     return board
 
@@ -349,3 +352,28 @@ def test_the_selected_sentence_is_whole_on_a_tall_screen_and_never_cut_without_a
     assert said in shown(160, 45)
     assert f"{said[:100]}" in shown(80, 24)
     assert "…" in shown(80, 24).partition("selected")[2]
+
+
+def test_a_run_that_has_ended_leads_on_to_the_next() -> None:
+    """By o, and by home's list, where whoever shows the screens goes on; beside a run that goes on neither does."""
+    listed = replace(LISTED, can_attach=False, goes_on=True)
+    over = replace(views.live(views.healthy()), next_run=("--pid", "9000"))
+    over = replace(over, view=replace(views.healthy(), ended="run finished"))
+    board = keyboard(listed, over)
+    board.press("1", "o")
+    assert board.shell.asked[-1] == Attach(("--pid", "9000"))
+    board.press("0", "down", "enter", "y", "enter")
+    assert board.shell.asked[-1] == Attach(("--pid", "9000"))
+
+    board = keyboard(listed, views.live(views.healthy()))
+    assert "does not train here again" in board.press("1", "o")
+    assert "in another terminal, tuiadvisor watch" in board.press("0", "down", "enter")
+
+
+def test_the_next_run_is_watched_as_the_last_one_was() -> None:
+    """With its options, but for what is watched and where it is kept; a training elsewhere has its own alone."""
+    options = build_parser("watch").parse_args(["watch", "--pid", "7", "-o", "a.tuirec", "--budget", "0.1%"])
+    following = watch._for_next(options, ("--pid", "9000", "-o", "b.tuirec"))
+    assert (following.pid, following.output, following.budget_ppm) == ([9000], "b.tuirec", options.budget_ppm)
+    elsewhere = watch._for_next(options, ("--slurm", "481223"))
+    assert (elsewhere.pid, elsewhere.slurm, elsewhere.output) == ([], "481223", None)

@@ -45,10 +45,17 @@ def over() -> RunView:
 
 def said(view: RunView, *found: FoundTraining, host: str = "here", kept: str = "") -> str:
     """After one look."""
-    again = StartedAgain(lambda: (list(found), 0), kept=kept)
+    return looked(view, *found, host=host, kept=kept)[0]
+
+
+def looked(
+    view: RunView, *found: FoundTraining, host: str = "here", kept: str = "", goes_on: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """What is said after one look, and the options for the key."""
+    again = StartedAgain(lambda: (list(found), 0), kept=kept, goes_on=goes_on)
     again.sentence(view, host)
     again.wait()
-    return again.sentence(view, host)
+    return again.sentence(view, host), again.options
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +75,26 @@ def test_a_run_that_is_kept_is_followed_by_one_that_is_kept(tmp_path: Path) -> N
     (tmp_path / "my run-after.tuirec").touch()
     ends = f"tuiadvisor watch --pid 900 -o '{tmp_path}/my run-after2.tuirec'"
     assert said(over(), training(901), kept=str(kept)).endswith(ends)
+
+
+def test_screens_that_lead_on_have_a_key_for_it(tmp_path: Path) -> None:
+    """Nothing has to be pasted into another terminal; without the key there are no options for it."""
+    told, options = looked(over(), training(901), goes_on=True)
+    assert told == "train.py trains here again (2 ranks): o watches it"
+    assert options == ("--pid", "900")
+    kept = str(tmp_path / "run.tuirec")
+    told, options = looked(over(), training(901), goes_on=True, kept=kept)
+    assert told == "train.py trains here again (2 ranks): o watches it, kept as run-after.tuirec"
+    assert options == ("--pid", "900", "-o", str(tmp_path / "run-after.tuirec"))
+    assert looked(over(), training(901), kept=kept)[1] == ()
+    assert looked(over(), training(901, label="other.py"), goes_on=True) == ("", ())
+
+
+def test_a_file_s_name_is_no_option() -> None:
+    assert looked(over(), training(901), goes_on=True, kept="-x.tuirec")[1][-2:] == (
+        "-o",
+        "./-x-after.tuirec",
+    )
 
 
 @pytest.mark.parametrize(

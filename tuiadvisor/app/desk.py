@@ -100,6 +100,7 @@ class Desk:
         sizing: Sizing | None = None,
         can_attach: bool = False,
         leads_home: bool = False,
+        goes_on: bool = False,
         said: str = "",
         given: GivenWork = NOTHING_GIVEN,
     ) -> None:
@@ -108,8 +109,9 @@ class Desk:
         live_path: where a live run is recorded, if it is kept; others: recordings of other configurations for the
         guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
         sizing: what the screen of scaling works on; None: this run and the recordings of the folder; can_attach: the
-        caller watches what is `chosen` when the screens have ended; leads_home: the caller shows home after
-        these; said: an answer to begin with; given: the work of a step of the recording shown first.
+        caller watches what is `chosen` when the screens have ended; leads_home: the caller shows home after these;
+        goes_on: the caller of a live run's screens watches what is `chosen` next; said: an answer to begin with;
+        given: the work of a step of the recording shown first.
         """
         self.live_path = live_path
         self.others = others
@@ -136,6 +138,7 @@ class Desk:
             runs_note="looking …",
             can_attach=can_attach,
             leads_home=leads_home,
+            goes_on=goes_on,
             answer=said,
             num_answers=int(bool(said)),
         )

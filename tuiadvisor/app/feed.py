@@ -192,6 +192,7 @@ class Feed:
             self._past_state(),
             self._stretch_state(),
             self.events.events,
+            self._next_run(),
         )
         if state != former:
             self._version += 1
@@ -240,6 +241,9 @@ class Feed:
 
     def _notice(self) -> str:
         return ""
+
+    def _next_run(self) -> tuple[str, ...]:
+        return ()
 
     def _obey(self, command: FeedCommand | AddMark) -> None:
         raise NotImplementedError

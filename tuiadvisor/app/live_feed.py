@@ -61,8 +61,13 @@ class LiveFeed(Feed):
         request: Callable[[ProbeRequest], None] | None = None,
         given: GivenWork = NOTHING_GIVEN,
         kept: str = "",
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """request: tells the agents what is wanted; None: they are another's. given: as of Feed. kept: recording."""
+        """request: tells the agents what is wanted; None: they are another's. given: as of Feed. kept: recording.
+
+        goes_on: as of StartedAgain.
+        """
         super().__init__(source, given)
         self._agent_error = agent_error
         self._request = request
@@ -73,7 +78,7 @@ class LiveFeed(Feed):
         self._is_stretch_drawn = False
         self._last_heard: tuple[RunView, RunView] | None = None  # of a lost hub: as it came, as it is shown
         self._stack_look: StackLook | None = None
-        self._started_again = StartedAgain(kept=kept)
+        self._started_again = StartedAgain(kept=kept, goes_on=goes_on)
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:
@@ -133,6 +138,9 @@ class LiveFeed(Feed):
         if subcommand.look():
             self.answers.append(subcommand.sentence)
         return subcommand.sentence
+
+    def _next_run(self) -> tuple[str, ...]:
+        return self._started_again.options
 
     def _obey(self, command: FeedCommand | AddMark) -> None:  # noqa: C901 - one row a command
         match command:

@@ -6,7 +6,6 @@ In: the machine's processes, looked at every few seconds in a thread of its own.
 from __future__ import annotations
 
 import os
-import shlex
 import threading
 import time
 from pathlib import Path
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 5.0
 PICKED_UP_S: Final = 60.0  # chosen: ranks that import torch for as long are rare
 MOST_NAMES: Final = 100  # chosen: nobody looks for the hundredth
+KEY: Final = "o"  # of the screens: watch the next run
 
 logger: Final = Logger(__name__)
 
@@ -40,9 +40,16 @@ class StartedAgain:
         look: Callable[[], tuple[list[FoundTraining], int]] = trainings,
         clock_s: Callable[[], float] = time.monotonic,
         kept: str = "",
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """kept: file of the run that has ended; the next one is kept too, for only then are the two compared."""
+        """kept: file of the run that has ended; the next one is kept too, for only then are the two compared.
+
+        goes_on: whoever shows the screens watches the next run at a key, so that its command need not be typed.
+        """
         self._kept = kept
+        self._goes_on = goes_on
+        self.options: tuple[str, ...] = ()  # of `watch`, for what trains again; none while nothing does
         self._folder = ""  # in which its ranks work; "" while it was not seen
         self._launchers: frozenset[int] = frozenset()  # of those ranks
         self._over_since_s = 0.0
@@ -108,22 +115,31 @@ class StartedAgain:
             logger.exception("looking for the next run failed")
             return
         if found is None:
-            self._found = ""
+            self._found, self.options = "", ()
             return
-        pids = shlex.join(str(pid) for pid in found.pids)
-        num = text_of.count(len(found.ranks), "rank")
-        self._found = f"{label} trains here again ({num}): tuiadvisor watch --pid {pids}{_beside(self._kept)}"
+        beside = _beside(self._kept)
+        options = ("--pid", *map(str, found.pids), *beside)
+        again = f"{label} trains here again ({text_of.count(len(found.ranks), 'rank')})"
+        if self._goes_on:
+            self.options = options
+            kept = f", kept as {Path(beside[-1]).name}" if beside else ""
+            self._found = f"{again}: {KEY} watches it{kept}"
+        else:
+            kept = f" -o {shell_word(beside[-1])}" if beside else ""
+            self._found = f"{again}: tuiadvisor watch --pid {' '.join(map(str, found.pids))}{kept}"
 
 
-def _beside(kept: str) -> str:
-    """The option that keeps the next run beside this one, under a name that is free."""
+def _beside(kept: str) -> tuple[str, ...]:
+    """The options that keep the next run beside this one, under a name that is free."""
     if not kept:
-        return ""
+        return ()
     names = (
         Path(kept).with_stem(f"{Path(kept).stem}-after{number}") for number in ("", *range(2, MOST_NAMES))
     )
     free = next((name for name in names if not name.exists()), None)
-    return "" if free is None else f" -o {shell_word(str(free))}"
+    if free is None:
+        return ()
+    return "-o", f"./{free}" if str(free).startswith("-") else str(free)  # no option
 
 
 def _is_next(training: FoundTraining, label: str, former: frozenset[int]) -> bool:

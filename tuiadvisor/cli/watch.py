@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from contextlib import ExitStack
@@ -17,9 +18,8 @@ from tuiadvisor.cli.options.training import add_probe_options, add_remote_target
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
-    import argparse
-
     from tuiadvisor.app.desk import Desk
+    from tuiadvisor.app.live_feed import LiveFeed
     from tuiadvisor.app.opening import OpeningDesk
 
 
@@ -50,7 +50,27 @@ def run(options: argparse.Namespace) -> int:
 
 
 def watch(options: argparse.Namespace, *, leads_home: bool = False) -> bool:
-    """The screens until the user leaves: whether by q. leads_home: the caller shows home then."""
+    """The screens until the user leaves: whether by q. leads_home: the caller shows home then.
+
+    Of a run that has ended they lead on to the next one, as often as the user wants.
+    """
+    goes_back, chosen = _watch_one(options, leads_home=leads_home)
+    while chosen:
+        goes_back, chosen = _watch_one(_for_next(options, chosen), leads_home=leads_home)
+    return goes_back
+
+
+def _for_next(options: argparse.Namespace, chosen: tuple[str, ...]) -> argparse.Namespace:
+    """The options of the next run: those that were given stay, but for what is watched and where it is kept."""
+    build_parser = importlib.import_module("tuiadvisor.cli.commands").build_parser
+    named = build_parser("watch").parse_args(["watch", *chosen])
+    if is_elsewhere(options) or is_elsewhere(named):
+        return named  # type: ignore[no-any-return]
+    return argparse.Namespace(**{**vars(options), "pid": named.pid, "output": named.output})
+
+
+def _watch_one(options: argparse.Namespace, *, leads_home: bool) -> tuple[bool, tuple[str, ...]]:
+    """One run's screens: whether they were left by q, and what to watch next, if that was chosen there."""
     with ExitStack() as stack:
         # Where there is nothing to watch, or not yet, no screen flashes by.
         if not is_elsewhere(options) and options.pid:
@@ -58,25 +78,25 @@ def watch(options: argparse.Namespace, *, leads_home: bool = False) -> bool:
         elif not is_elsewhere(options):
             find_ranks()
         sizing = sizes_of(options)
-        feeds = []
+        shown: list[tuple[LiveFeed, Desk]] = []
 
         def make(_opening: OpeningDesk) -> Desk:
-            _, feed = _watching().begin(options, stack)
-            feeds.append(feed)
+            _, feed = _watching().begin(options, stack, goes_on=True)
             desk: Desk = _watching().Desk(
-                feed, ".", live_path=options.output or "", sizing=sizing, leads_home=leads_home
+                feed, ".", live_path=options.output or "", sizing=sizing, leads_home=leads_home, goes_on=True
             )
+            shown.append((feed, desk))
             return desk
 
         goes_back = show_opened(make, "live", "finding ranks")
-        is_ours = feeds and sys.stderr.isatty() and not (options.url or options.key)
+        is_ours = shown and sys.stderr.isatty() and not (options.url or options.key)
         if is_ours:
             print("taking the probes out ...", end=" ", file=sys.stderr, flush=True)  # a few seconds at worst
     if is_ours:
         print("done", file=sys.stderr)
-    for feed in feeds:
+    for feed, _ in shown:
         _watching().take_leave(feed, options.output)
-    return goes_back
+    return goes_back, shown[0][1].chosen if shown else ()
 
 
 def is_elsewhere(options: argparse.Namespace) -> bool:

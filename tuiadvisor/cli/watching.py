@@ -38,14 +38,24 @@ FINAL_SETTLE_S: Final = (
 )
 
 
-def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visit, LiveFeed]:
-    """Session and feed of `watch`, started; the stack ends both. TuiadvisorError before anything is started."""
+def begin(
+    options: argparse.Namespace, stack: ExitStack, *, goes_on: bool = False
+) -> tuple[Session | Visit, LiveFeed]:
+    """Session and feed of `watch`, started; the stack ends both. TuiadvisorError before anything is started.
+
+    goes_on: as of LiveFeed.
+    """
     catalog()  # a wrong rule file is said before anything is put into a training
     outlets = stack.enter_context(outlets_of(options))
     session = open_target(options)
     stack.enter_context(session)
     feed = LiveFeed(
-        session.source(), session.agent_error, session.request, measured_here(), options.output or ""
+        session.source(),
+        session.agent_error,
+        session.request,
+        measured_here(),
+        options.output or "",
+        goes_on=goes_on,
     )
     stack.callback(feed.stop)
     feed.start()

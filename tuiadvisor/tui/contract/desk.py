@@ -194,7 +194,10 @@ class DeskState:
     slurm_note: str = ""
     is_looking: bool = True  # for jobs; nobody has answered yet
     leads_home: bool = False  # leaving these screens shows home again
-    can_attach: bool = False  # whoever shows the screens goes on to watch what is chosen
+    can_attach: bool = (
+        False  # home is where these screens begin: who shows them goes on to watch what is chosen
+    )
+    goes_on: bool = False  # the same of a live run's screens, once that run has ended
     has_live: bool = False  # a live session is behind, whatever is shown
     open_path: str = ""  # the recording that is shown; "" for a live run
     comparison: Comparison | None = None

@@ -185,6 +185,9 @@ class FeedState:
     past: PastState | None = None  # a live run is shown as it was at an earlier step
     stretch: StretchState | None = None  # the figures are of these steps alone
     events: tuple[Event, ...] = ()  # what has happened, by step
+    next_run: tuple[
+        str, ...
+    ] = ()  # options of `watch` for the job of a run that has ended, where it trains again
 
 
 class ViewFeed(Protocol):

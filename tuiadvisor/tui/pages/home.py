@@ -81,7 +81,7 @@ def ask_attach(place: Place, key: str) -> None:
     entry = next((each for each in place.desk.jobs if each.key == key), None)
     if entry is None:
         return
-    reason = why_not_attached(entry, can_attach=place.desk.can_attach)
+    reason = why_not_attached(entry, can_attach=_can_attach(place))
     if reason:
         place.say(reason)
         return
@@ -109,6 +109,23 @@ def ask_attach(place: Place, key: str) -> None:
     room = NARROW - len("Attach to ") - len(asked) - TYPED
     question = f"Attach to {fit_middle(_name(entry), room).rstrip()}{asked}"
     ask()
+
+
+def _can_attach(place: Place) -> bool:
+    """Whether nothing else is watched here, or no longer."""
+    state = place.state
+    is_over = state.mode == "live" and state.view is not None and bool(state.view.ended)
+    return place.desk.can_attach or (place.desk.goes_on and is_over)
+
+
+def watch_next(place: Place) -> None:
+    """The job of the run that has ended, which trains again."""
+    place.shell.ask(Attach(place.state.next_run))
+
+
+def no_next(state: FeedState, _page: Page) -> str:
+    """It has to be found, and these screens to lead on."""
+    return "" if state.next_run else "this job does not train here again, as far as is known"
 
 
 def why_not_attached(entry: JobEntry, *, can_attach: bool) -> str:
@@ -139,6 +156,16 @@ class Home(Page):
     commands: ClassVar = (
         Command(
             "home", ("0",), "0", "Home", "what runs here, in Slurm, what was recorded", "screens", show_home
+        ),
+        Command(
+            "next_run",
+            ("o",),
+            "o",
+            "Next run",
+            "of a run that has ended: watch its job, which trains again",
+            "screens",
+            watch_next,
+            no_next,
         ),
     )
     does: ClassVar = {"refresh": look}
