@@ -28,6 +28,7 @@ from tuiadvisor.app.jobs import age, parsed_queue
 from tuiadvisor.app.running_hubs import Followed, Hub, Watchings, running_hubs
 from tuiadvisor.cli import watch
 from tuiadvisor.cli.commands import build_parser
+from tuiadvisor.errors import SeveralTrainingsError
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns, OpenRun
 from tuiadvisor.tui.contract.feed import CLOSED
 from tuiadvisor.tui.pages.home import job_lines
@@ -377,3 +378,32 @@ def test_the_next_run_is_watched_as_the_last_one_was() -> None:
     assert (following.pid, following.output, following.budget_ppm) == ([9000], "b.tuirec", options.budget_ppm)
     elsewhere = watch._for_next(options, ("--slurm", "481223"))
     assert (elsewhere.pid, elsewhere.slurm, elsewhere.output) == ([], "481223", None)
+
+
+@pytest.mark.parametrize("given", [[], ["-o", "kept.tuirec", "--budget", "0.1%"]])
+def test_watch_lists_the_trainings_where_there_are_several(
+    given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with a list of numbers to type; who names one, or has no terminal, is told as before."""
+    watched = []
+
+    def watch_one(options: Any, **_: object) -> tuple[bool, tuple[str, ...]]:
+        watched.append(options)
+        if not options.pid or options.pid == [7]:
+            raise SeveralTrainingsError("2 trainings run here: ...")
+        return True, ()
+
+    monkeypatch.setattr(watch, "_watch_one", watch_one)
+    monkeypatch.setattr(watch, "shows_screens", lambda: True)
+    monkeypatch.setattr(watch, "choice", lambda *_: ("--pid", "9000"))
+    parser = build_parser("watch")
+    assert watch.run(parser.parse_args(["watch", *given])) == 0
+    asked, chosen = watched
+    assert (chosen.pid, chosen.output, chosen.budget_ppm) == ([9000], asked.output, asked.budget_ppm)
+
+    with pytest.raises(SeveralTrainingsError):
+        watch.run(parser.parse_args(["watch", "--pid", "7"]))
+    monkeypatch.setattr(watch, "choice", lambda *_: ())
+    watched.clear()
+    assert watch.run(parser.parse_args(["watch"])) == 0
+    assert len(watched) == 1

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         _replaying().print_home(folder)
         return 0
     said = ""
-    while chosen := _choice(folder, said):
+    while chosen := choice(folder, said):
         commands, watch = map(importlib.import_module, ("tuiadvisor.cli.commands", "tuiadvisor.cli.watch"))
         options = commands.build_parser("watch").parse_args(["watch", *chosen])
         try:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _choice(folder: Path, said: str) -> tuple[str, ...]:
+def choice(folder: Path, said: str) -> tuple[str, ...]:
     """Options of `watch` for what was chosen at home; none when the user left. said: what came of the last one."""
     desks: list[Desk] = []
 

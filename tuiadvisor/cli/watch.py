@@ -6,15 +6,18 @@ import argparse
 import importlib
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.screens import show_opened
+from tuiadvisor.cli.home import choice
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.options.outlets import add_outlets
 from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target, add_visit
+from tuiadvisor.errors import SeveralTrainingsError
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
@@ -45,7 +48,13 @@ def run(options: argparse.Namespace) -> int:
         with ExitStack() as stack:
             code: int = _watching().print_once(options, stack)
             return code
-    watch(options)
+    try:
+        watch(options)
+    except SeveralTrainingsError:
+        if options.pid or is_elsewhere(options):
+            raise
+        if chosen := choice(Path(), "several trainings run here: enter on the one that is meant"):
+            watch(argparse.Namespace(**{**vars(_for_next(options, chosen)), "output": options.output}))
     return 0
 
 
