@@ -339,6 +339,29 @@ def test_unknown_work_is_not_compared_unless_vouched_for() -> None:
     assert "regressed" == compare(old, new, ComparisonOptions(same_work=True)).verdict
 
 
+@pytest.mark.parametrize(
+    ("shapes", "basis", "words"),
+    [
+        (("64x512", "64x512"), "step", "samples a step are unknown; the model is called with 64x512 in both"),
+        (("64x512", "32x512"), None, "the model's input 64x512 before, 32x512 after"),
+        (("64x512", None), None, "unknown: samples a step"),
+    ],
+)
+def test_a_loop_that_makes_its_batches_itself_is_compared_by_what_its_model_is_called_with(
+    shapes: tuple[str, str | None], basis: str | None, words: str
+) -> None:
+    """No loader tells a batch there, and every comparison of such a job ended with the option to vouch for it."""
+    old, new = (
+        of_model(job, -1, **({"input": shape, "input_dtype": "float32"} if shape else {}))
+        for job, shape in zip((JOB, scaled(1.3)), shapes, strict=True)
+    )
+    found = compare(old, new)
+    assert basis == found.basis
+    assert any(words in text for text in (*found.cautions, found.sentence))
+    if basis == "step":
+        assert "regressed" == found.verdict
+
+
 def of_model(job: Job, samples: int, **facts: int | str) -> Measured:
     """A run whose ranks told their model."""
     known: list[Frame] = []
@@ -368,7 +391,7 @@ def test_a_steps_samples_are_those_that_diagnose_tells(
     told = step.throughput_samples_s and step.throughput_samples_s * (step.mean_with_pauses_s or 0.0)
     assert batch == (told and pytest.approx(told))
     slower = of_model(scaled(1.3), samples, **facts)
-    assert ("not comparable" if batch is None else "regressed") == compare(run, slower).verdict
+    assert "regressed" == compare(run, slower).verdict  # without a batch by what the model is called with
 
 
 def test_a_rank_that_was_not_recorded_leaves_the_batch_unknown(before: Measured) -> None:

@@ -26,6 +26,7 @@ class WorkUnit:
     num_collectives: int | None  # a step, on the gradient group
     micro_steps: int | None  # backward passes a step
     num_parameters: int | None = None  # of the whole model, as the probes counted them
+    input_shape: str = ""  # 64x512: what the model was called with where it was looked at; "": not seen
 
 
 @dataclass(frozen=True, slots=True)

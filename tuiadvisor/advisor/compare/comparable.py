@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.comparison import MachineLoad, WorkUnit
     from tuiadvisor.views.run_view import RunView
 
+SAMPLES: Final = "samples a step"
 SAME_SAMPLES: Final = 0.001  # two global batches this near each other are one
 FULL_MACHINE: Final = 0.8  # of the cores busy: from here on others' work delays ours
 MORE_LOAD: Final = 0.1  # of the cores: a difference of load that counts
@@ -50,7 +51,7 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         name
         for name, old, new in (
             ("world size", before.world_size, after.world_size),
-            ("samples a step", before.samples_per_step, after.samples_per_step),
+            (SAMPLES, before.samples_per_step, after.samples_per_step),
             ("size of the model", _size(before), _size(after)),
             ("collectives a step", before.num_collectives, after.num_collectives),
         )
@@ -60,7 +61,7 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         text
         for text in (
             model,
-            _differ("samples a step", before.samples_per_step, after.samples_per_step),
+            _differ(SAMPLES, before.samples_per_step, after.samples_per_step),
             _differ("collectives a step", before.num_collectives, after.num_collectives),
             _differ("backward passes a step", before.micro_steps, after.micro_steps),
             _differ("ranks", before.world_size, after.world_size),
@@ -71,8 +72,14 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         return Terms("step", 1.0, 1.0, ())
     if before.samples_per_step and after.samples_per_step:
         return _in_samples(before, after, [*differing, *(f"{name} unknown" for name in unknown)])
+    shapes = before.input_shape, after.input_shape
+    if unknown == [SAMPLES] and all(shapes) and shapes[0] != shapes[1]:
+        differing.append(f"the model's input {shapes[0]} before, {shapes[1]} after")
     if same_work and not differing:
         return Terms("step", 1.0, 1.0, (), (f"unknown, vouched for by you: {', '.join(unknown)}",))
+    if unknown == [SAMPLES] and all(shapes) and not differing:
+        # A loop that makes its batches itself has no loader that would tell one; what the model is given tells as much.
+        return Terms("step", 1.0, 1.0, (), (f"{SAMPLES} are unknown; the model is called with {shapes[0]} in both",))
     reasons = [*differing]
     if unknown:
         reasons.append(

@@ -79,6 +79,7 @@ class WorkUnitCounter:
             gradient_bytes=round(sum(known_sizes) / len(known_sizes)) if known_sizes else None,
             num_collectives=_most_usual(self._usual["num_collectives"]),
             micro_steps=_most_usual(self._usual["micro_steps"]),
+            input_shape="" if stack is None else stack.text("input"),
         )
 
     def _per_step(self, name: str) -> float | None:
