@@ -79,7 +79,9 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         return Terms("step", 1.0, 1.0, (), (f"unknown, vouched for by you: {', '.join(unknown)}",))
     if unknown == [SAMPLES] and all(shapes) and not differing:
         # A loop that makes its batches itself has no loader that would tell one; what the model is given tells as much.
-        return Terms("step", 1.0, 1.0, (), (f"{SAMPLES} are unknown; the model is called with {shapes[0]} in both",))
+        return Terms(
+            "step", 1.0, 1.0, (), (f"{SAMPLES} are unknown; the model is called with {shapes[0]} in both",)
+        )
     reasons = [*differing]
     if unknown:
         reasons.append(
