@@ -392,3 +392,22 @@ def test_unknown_ranks_of_a_trace_are_a_whole_word() -> None:
     entry = replace(desks.runs()[0], world_size=None)
     board = Keyboard(views.live(views.straggler()), desk=replace(desks.desk(), runs=(entry,)))
     assert " unknown " in board.press("8")
+
+
+def test_two_columns_of_unknown_figures_fit_beside_each_other() -> None:
+    """A unit behind unknown took so much room that of each column after the first half of the figures was cut."""
+    known = desks.comparison()
+    before, after = (
+        replace(
+            side,
+            rates=replace(side.rates, samples_s=None),
+            unit=replace(side.unit, samples_per_step=None, input_shape="64x3x224x224"),
+        )
+        for side in (known.before, known.after)
+    )
+    found = replace(known, before=before, after=after)
+    text = screen(views.live(views.straggler()), 120, 40, keys=("7",), desk=desks.desk(comparison=found))
+    rows = {row[2:20].strip(): row[20:58] for row in text}
+    assert "…" not in rows["throughput"] + rows["95th percentile"]
+    assert rows["throughput"].split() == ["unknown", "unknown"]
+    assert rows["model's input"].split() == ["64x3x224x224"] * 2

@@ -327,7 +327,7 @@ def _sentence(comparison: Comparison, width: int) -> list[Line]:
 
 
 def _step_block(comparison: Comparison, width: int) -> list[Line]:
-    return [rule("a step", width), *_sides(comparison)]
+    return [rule("a step", width), *_sides(comparison, width)]
 
 
 CHART_ROWS = 2  # of each run's distribution
@@ -407,7 +407,7 @@ def _goodput(comparison: Comparison) -> list[tuple[str, str, str]]:
     ]
 
 
-def _sides(comparison: Comparison) -> list[Line]:
+def _sides(comparison: Comparison, room: int) -> list[Line]:
     before, after = comparison.before, comparison.after
     rows = [
         ("", "before", "after"),
@@ -418,13 +418,10 @@ def _sides(comparison: Comparison) -> list[Line]:
         ("  over its steps", _judged(before), _judged(after)),
         *_goodput(comparison),
         ("steady steps", text_of.count(before.num_steady_steps), text_of.count(after.num_steady_steps)),
-        (
-            "throughput",
-            text_of.rate(before.rates.samples_s, "samples/s"),
-            text_of.rate(after.rates.samples_s, "samples/s"),
-        ),
+        ("throughput", _throughput(before), _throughput(after)),
         ("ranks", text_of.count(before.unit.world_size), text_of.count(after.unit.world_size)),
         ("samples a step", _number(before.unit.samples_per_step), _number(after.unit.samples_per_step)),
+        *_input(before, after),
         (
             "parameters",
             text_of.count(before.unit.num_parameters),
@@ -441,11 +438,25 @@ def _sides(comparison: Comparison) -> list[Line]:
             text_of.count(after.unit.num_collectives),
         ),
     ]
-    width = max(len(text) for row in rows for text in row[1:]) + GAP
+    width = min(max(len(text) for row in rows for text in row[1:]) + GAP, (room - 20) // 2)
     return [
         line("  ", (fit(name, 18), "dim"), _figure(old, width), _figure(new, width))
         for name, old, new in rows
     ]
+
+
+def _input(before: RunSide, after: RunSide) -> list[tuple[str, str, str]]:
+    """What tells of a step's work where its samples are unknown."""
+    old, new = before.unit, after.unit
+    if (old.samples_per_step and new.samples_per_step) or not (old.input_shape or new.input_shape):
+        return []
+    return [("model's input", old.input_shape or text_of.UNKNOWN, new.input_shape or text_of.UNKNOWN)]
+
+
+def _throughput(side: RunSide) -> str:
+    """Without a unit where it is unknown: two of those did not fit beside each other."""
+    samples_s = side.rates.samples_s
+    return text_of.UNKNOWN if samples_s is None else text_of.rate(samples_s, "samples/s")
 
 
 def _judged(side: RunSide) -> str:
