@@ -46,7 +46,7 @@ def test_the_whole_content_is_there() -> None:
         "mean 28.6 ms",
         "steps 257-341, without 20 of warm-up, 1 not seen whole",
         "data wait          5.10 ms      21 %",
-        "copy to device     unknown   unknown",
+        "unknown            copy to device",
         "> rank 2 arrives last: data wait",
         ">     2 node01",
         "straggler_data - P1 - rank 2 - 11.8 ms a step",

@@ -130,15 +130,21 @@ def _verdict(view: RunView) -> list[Line]:
 
 def _phases(view: RunView) -> list[Line]:
     step = view.step
-    rows = []
+    rows, unknown = [], []
     for phase, value in step.shares.items():
         if value == 0:
             continue  # observed, and no time went there
+        if value is None and step.seconds.get(phase) is None:
+            unknown.append(text_of.phase_name(phase))  # why is said below
+            continue
         spent, part = text_of.seconds(step.seconds.get(phase)), text_of.share(value)
         room = WIDTH - 42
         bar = "█" * min(max(round(value * room), 1), room) if value is not None else ""
         name = fit(text_of.phase_name(phase), 16)
         rows.append(line("  ", name, fit(spent, 10, "right"), fit(part, 10, "right"), "  ", bar))
+    label = f"  {fit(text_of.UNKNOWN, 16)}   "
+    for number, text in enumerate(wrap(", ".join(unknown), WIDTH - len(label)) if unknown else ()):
+        rows.append(line(label if number == 0 else " " * len(label), text))
     return rows
 
 
