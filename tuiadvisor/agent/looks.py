@@ -1,9 +1,9 @@
 """How looks at a rank's process found it, ten looks a second, for the payloads of HOST frames.
 
-Two states are asked for. Stopped: a process that is stopped for 20 of every 50 ms is met by one look a second about as
-often as by chance; no counter of the kernel tells it. Waiting for storage (`storage_state`), of its training thread and
-of the workers of its data loader: what the kernel counts of such waits (delayacct) is off by default. Who maps a file
-or reads it through a cache is met too.
+Three states are asked for. Stopped: a process that is stopped for 20 of every 50 ms is met by one look a second about
+as often as by chance; no counter of the kernel tells it. Waiting for storage (`storage_state`), of its training thread
+and of the workers of its data loader: what the kernel counts of such waits (delayacct) is off by default. Who maps a
+file or reads it through a cache is met too. Running, of these workers.
 In: /proc/PID/stat (8 us a look), and where a thread sleeps, wchan.  Out: counts a rank, which only grow, and when the
 looks since the last sample found it stopped.
 """
@@ -31,6 +31,7 @@ MAX_WORKERS: Final = 2  # of a rank at once, in turn
 MAX_KNOWN: Final = 64  # workers of a rank: as many look alike, and names are anybody's to take
 MAX_TIMES: Final = 32  # of a process between two samples, a second apart
 STOPPED_STATES: Final = "Tt"
+RUNNING_STATE: Final = "R"
 # Between two searches for workers: some ms where a rank has two hundred threads. Who has gone has a successor, mostly.
 SEARCH_NS: Final = 5 * 10**9
 SEARCH_SOONER_NS: Final = 10**9
@@ -45,6 +46,7 @@ class _Rank:
     storage: int = 0  # found its training thread waiting for storage
     worker_looks: int = 0
     worker_storage: int = 0
+    worker_running: int = 0  # on a core, or ready to
     stopped_at_ns: list[int] = field(default_factory=list)  # since the last sample
     workers: dict[int, int] = field(default_factory=dict)  # pid -> ticks at which it began
     next_worker: int = 0
@@ -73,6 +75,7 @@ class _Rank:
                 continue
             self.worker_looks += 1
             self.worker_storage += waits_for_storage(pid, pid, found.state)
+            self.worker_running += found.state == RUNNING_STATE
 
 
 def is_stopped(found: procfs.Stat) -> bool:
@@ -127,6 +130,7 @@ class StateLooks:
             "storage_looks": rank.storage,
             "worker_looks": rank.worker_looks,
             "worker_storage_looks": rank.worker_storage,
+            "worker_running_looks": rank.worker_running,
             **({"stopped_at_ns": times_ns} if times_ns else {}),
         }
 

@@ -96,7 +96,7 @@ class Cause:
     measure: Callable[[Diagnosis, Facts, Values], list[Measured]] = no_groups
     gain: Callable[[Diagnosis, Facts], Gain | None] = no_gain  # of scope job; others have one a Measured
     phase_metric: str = ""  # of the job: the phase that a finding names
-    layer_of: Callable[[str], str | None] | None = None  # phase -> layer of what would cure it
+    layer_of: Callable[[Measured], str | None] | None = None  # layer of what would cure it; None: the rule's
     loss: Callable[[Diagnosis], Loss | None] = no_loss
     counts_once_found: bool = False  # its loss is one of goodput only where a rule has found it
     lost_share: str = ""  # in its findings' evidence: share of all that a step does which is lost to it

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes import loader_stages
+from tuiadvisor.causes import loader_stages, reader_words
 from tuiadvisor.causes.cause import Cause, Loss, share_of
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 
 if TYPE_CHECKING:
-    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.cause import Measured, Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.readers import Doing
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding, RunView
 
@@ -29,8 +30,14 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     wanted = workers_wanted(workers, data.gain) if data and workers is not None and can_help else None
     return {
         **seen,
+        **reader_words.measure(diagnosis.readers),
         "workers_wanted": wanted,
-        "workers_words": _workers_words(workers, wanted, facts.cores_per_rank),
+        "workers_words": _workers_words(
+            workers,
+            wanted,
+            facts.cores_per_rank,
+            diagnosis.readers.doing if diagnosis.readers is not None else None,
+        ),
         "data_wait_share": data.share if data else None,
         "data_wait_share_low": data.share_low if data else None,
         "data_wait_loss_s": data.gain.loss_s if data else None,
@@ -51,12 +58,14 @@ def workers_wanted(workers: int, found: Gain) -> int | None:
     return max(math.ceil(work_s / rest_s - ROUNDING), workers + 1)
 
 
-def _workers_words(workers: int | None, wanted: int | None, cores: float | None) -> str:
+def _workers_words(workers: int | None, wanted: int | None, cores: float | None, doing: Doing | None) -> str:
     if workers is None or wanted is None:
         return ""
     now = f"{workers} worker{'s' * (workers != 1)} a rank" if workers else "no worker processes"
     enough = "one" if wanted == 1 else f"{wanted}, sharing the work evenly,"
     words = f"; with {now} now, {enough} would keep up"
+    if doing in {"storage", "neither"}:
+        return f"{words}, if what they wait for answers so many at once"
     if cores is not None and wanted + 1 > cores:
         words += f" and mostly wait, since a rank has {cores:.2g} core{'s' * (cores > 1)}"
     return words
@@ -77,6 +86,13 @@ def amount(finding: Finding, view: RunView) -> float | None:
     return None if finding.phase is None else view.step.seconds.get(finding.phase)
 
 
+def layer_of(subject: Measured) -> str | None:
+    """Storage where the readers wait for it, the program's own loading where they compute; else the rule's."""
+    if subject.values.get("readers_wait_for_storage"):
+        return "storage"
+    return "application" if subject.values.get("readers_compute") else None
+
+
 INPUT_BOUND: Final = Cause(
     rules=("input_bound",),
     metrics="""
@@ -87,7 +103,9 @@ job workers_wanted count worker processes a rank with which its loader would kee
 job workers_words text the same in words, empty where it is not known
 job data_wait_since steps job step since which the data wait has its level
 """
-    + loader_stages.METRICS.lstrip(),
+    + loader_stages.METRICS.lstrip()
+    + reader_words.METRICS.lstrip(),
+    layer_of=layer_of,
     measure_job=measure_job,
     gain=gain,
     loss=loss,

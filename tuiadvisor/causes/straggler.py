@@ -432,7 +432,7 @@ straggler waits_for_storage flag 1 if whoever reads for it waits for storage, an
     scope="straggler",
     measure_job=measure_job,
     measure=measure,
-    layer_of=LAYERS.get,
+    layer_of=lambda subject: LAYERS.get(subject.phase or ""),
     loss=loss,
     counts_once_found=True,
     limits_by_finding=True,

@@ -29,6 +29,7 @@ from tuiadvisor.metrics.lateness.late_phase import (
     with_pace,
 )
 from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
+from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
 from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
@@ -50,6 +51,7 @@ from tuiadvisor.metrics.window.window import find_window
 if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
+    from tuiadvisor.metrics.lateness.readers import Readers
     from tuiadvisor.metrics.lateness.witnesses import DeviceClocksOf
     from tuiadvisor.metrics.window.window import Window
 
@@ -94,8 +96,19 @@ def diagnose_table(
             ),
         )
     found = _without_open(found)
-    found = replace(found, held=(*found.held, *_stopped_in_pauses(found, witnesses)))
+    found = replace(
+        found, held=(*found.held, *_stopped_in_pauses(found, witnesses)), readers=_readers(found, witnesses)
+    )
     return replace(found, steadiness=_explained(found, witnesses, from_beginning=from_beginning))
+
+
+def _readers(found: Diagnosis, witnesses: Witnesses) -> Readers | None:
+    """Of ranks that all wait for their batches, late ones apart: what whoever reads for them does."""
+    if witnesses.off_core is None or found.input is None or found.input.share < MIN_WAIT:
+        return None
+    late = {entry.late.row for entry in found.stragglers}
+    seen = witnesses.off_core(float(found.steady_barrier.span_K.sum()))
+    return readers_of_all([one for row, one in enumerate(seen) if row not in late], found.input.share)
 
 
 def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank, ...]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
+    from tuiadvisor.metrics.lateness.readers import Readers
     from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss
     from tuiadvisor.metrics.lateness.wanderers import Wanderers
     from tuiadvisor.metrics.pauses.steady_steps import Steadiness
@@ -98,6 +99,7 @@ class Diagnosis:
     lacks_cores: bool = (
         False  # by the kernel's count waiting for a core is what the typical rank's step is bound by
     )
+    readers: Readers | None = None  # where all ranks wait for their batches
     named: tuple[int, ...] | None = None  # late ranks by a source that has no more steps; None: more may come
 
     @property

@@ -161,6 +161,8 @@ NAMES = {
     "workers_wanted": "workers that would keep up",
     "loader_batches": "batches seen in detail",
     "collate_share": "of making a batch in collate",
+    "readers_storage_share": "readers waiting for storage, of the looks at them",
+    "readers_running_share": "loader workers computing, of the looks at them",
     "device_utilization": "GPU utilization: some kernel ran",
     "device_sm_active": "multiprocessors with work",
     "device_tensor_active": "tensor cores at work",

@@ -42,19 +42,27 @@ def _nice(value: int | None) -> int | None:
 # Of one sample, each a number, NaN where it was not told: whether the process was stopped; periods of its CPU limit so
 # far, and those that held it back; the limit in cores; looks at its state so far, and those that found it stopped;
 # seconds its training thread ran so far; that thread's nice value. Of the looks those that found its training thread
-# waiting for storage; looks at its loader's workers, and those that found one so.
+# waiting for storage; looks at its loader's workers, those that found one so, and those that found one running.
 STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS, RUN_S, NICE = range(8)
-STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS = range(8, 11)
-NUM_FIELDS: Final = 11
-COUNTS: Final = frozenset(
-    {PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S, STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS}
-)
+STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS, WORKER_RUNNING_LOOKS = range(8, 12)
+NUM_FIELDS: Final = 12
+OF_READERS: Final = (STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS, WORKER_RUNNING_LOOKS)
+COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S, *OF_READERS})
 UNKNOWN: Final = float("nan")
 _Seen = tuple[
-    float | None, int, float | None, float | None, float | None, float | None, float | None, int, bool
-]  # OffCore's stopped, num_stopped, throttled, limit_cores, run; nice, storage, num_looks, reads_in_workers
+    float | None,
+    int,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+    int,
+    bool,
+    float | None,
+]  # OffCore's stopped, num_stopped, throttled, limit_cores, run; nice, storage, num_looks, reads_in_workers, running
 NUM_BEFORE_WAIT: Final = 5  # of these, that stand before what `CoreWait` tells
-NOTHING: Final[_Seen] = (None, 0, None, None, None, None, None, 0, False)
+NOTHING: Final[_Seen] = (None, 0, None, None, None, None, None, 0, False, None)
 
 
 class Outside:
@@ -85,6 +93,7 @@ class Outside:
                 _told(integer(entry, "storage_looks")),
                 _told(integer(entry, "worker_looks")),
                 _told(integer(entry, "worker_storage_looks")),
+                _told(integer(entry, "worker_running_looks")),
             )
             self._samples.add(rank, now_ns, sample)
 
@@ -123,7 +132,7 @@ class Outside:
             finite_or_nones(seen.at(LIMIT, seen.last)),
             finite_or_nones(np.where(counts[RUN_S] >= 0, counts[RUN_S] / span_s, np.nan)),
             finite_or_nones(seen.at(NICE, seen.last)),
-            *_storage(counts, of_agent, MOST_LOOKS_S * span_s),
+            *_readers(counts, of_agent, MOST_LOOKS_S * span_s),
         )
         return [
             one if is_known else NOTHING
@@ -151,10 +160,10 @@ def _is_enough(seen: Until, num: Ints) -> Bools:
     return np.asarray((num >= MIN_SAMPLES) & (seen.last >= 0))
 
 
-def _storage(
+def _readers(
     counts: Mapping[int, Floats], of_agent: Bools, most: Floats
-) -> tuple[list[float | None], list[int], list[bool]]:
-    """(share of looks that found it waiting for storage, at so many moments, whether at its loader's workers).
+) -> tuple[list[float | None], list[int], list[bool], list[float | None]]:
+    """(share of looks that found it waiting for storage, at so many moments, whether at its loader's workers, running).
 
     Workers of one loader wait together: of many at one moment the error is that of one.
     """
@@ -167,7 +176,14 @@ def _storage(
     )
     moments = np.where(is_known, np.minimum(num, looks), 0)
     share = np.where(is_known & (moments > 0), found / np.maximum(num, 1), np.nan)
-    return finite_or_nones(share), moments.astype(np.int64).tolist(), (is_known & in_workers).tolist()
+    running = counts[WORKER_RUNNING_LOOKS]
+    is_running = is_known & in_workers & (moments > 0) & (running >= 0) & (running + found <= num)
+    return (
+        finite_or_nones(share),
+        moments.astype(np.int64).tolist(),
+        (is_known & in_workers).tolist(),
+        finite_or_nones(np.where(is_running, running / np.maximum(num, 1), np.nan)),
+    )
 
 
 def _told(value: float | None) -> float:

@@ -214,9 +214,9 @@ def _phase_of_job(rule: Rule, subject: Measured) -> str | None:
 
 
 def _layer(rule: Rule, subject: Measured) -> str:
-    """That of the cause where its phase decides, else the rule's."""
+    """That of the cause where its subject decides, else the rule's."""
     cause = cause_of(rule.id)
-    found = cause.layer_of(subject.phase or "") if cause is not None and cause.layer_of else None
+    found = cause.layer_of(subject) if cause is not None and cause.layer_of else None
     return found or rule.layer
 
 

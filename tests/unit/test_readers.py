@@ -1,0 +1,113 @@
+"""All ranks wait for their batches: whether whoever reads waits for storage, computes, or does neither."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import MS, Fault, Job, above_info
+from test_storage_wait import READS, WORKERS_READ, Told, seen
+
+from tuiadvisor.metrics.lateness.off_core import OffCore
+from tuiadvisor.metrics.lateness.readers import Readers, readers_of_all
+from tuiadvisor.views.run_view import Finding
+
+JOB = Job(num_steps=600).with_faults(Fault("data", None, 9 * MS))  # of 27 ms, on all ranks
+COMPUTE = {**WORKERS_READ, "worker_storage_looks": 1, "worker_running_looks": 17}
+IN_STORAGE = {**WORKERS_READ, "worker_running_looks": 2}
+ASLEEP = {**WORKERS_READ, "worker_storage_looks": 1, "worker_running_looks": 2}
+
+
+def bound(told: Told) -> Finding:
+    """The finding, all ranks told alike."""
+    view = seen(JOB, dict.fromkeys(range(4), told))
+    (found,) = [one for one in view.findings if one.id == "input_bound"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("told", "words", "layer", "first"),
+    [
+        (IN_STORAGE, "; the loaders' workers wait for storage in 80 % of the looks at them", "storage", "Ask storage"),
+        (
+            COMPUTE,
+            "; the loaders' workers compute in 85 % of the looks at them and wait for storage in 5 %",
+            "application",
+            "Load with more worker processes, as far",
+        ),
+        (ASLEEP, "neither compute nor wait for a disk or mounted files in 85 % of the looks", "storage", "Fetch more"),
+        (
+            {**READS, "storage_looks": 4},
+            "; the training threads, which read, wait for storage in 40 % of the looks at them",
+            "storage",
+            "Ask storage",
+        ),
+        ({**READS, "storage_looks": 1}, "", "storage", "Load with more worker processes and"),
+        (WORKERS_READ, "; the loaders' workers wait for storage in 80 %", "storage", "Ask storage"),  # an older agent
+        ({**COMPUTE, "worker_running_looks": 20}, "", "storage", "Load with"),  # more than there were: forged
+    ],
+)  # fmt: skip
+def test_what_the_readers_do_is_told_with_what_helps(told: Told, words: str, layer: str, first: str) -> None:
+    """Slow storage, slow transforms and a slow network have other cures; what is not sure is not said."""
+    found = bound(told)
+    assert words in found.message
+    assert bool(words) == ("of the looks" in found.message)
+    assert layer == found.layer
+    assert found.actions[0].text.startswith(first)
+    assert ("All ranks wait for storage" == found.title) == ("for storage in 80" in words or "40 %" in words)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_late_by_itself_does_not_speak_for_all() -> None:
+    """Its readers wait for storage, the others compute, and all wait for data."""
+    job = Job(num_steps=600).with_faults(Fault("data", None, 9 * MS), Fault("data", (1,), 9 * MS))
+    view = seen(job, {rank: IN_STORAGE if rank == 1 else COMPUTE for rank in range(4)})
+    assert ("straggler", (1,), "data_wait") in above_info(view)
+    (found,) = [one for one in view.findings if one.id == "input_bound"]
+    assert "compute in 85 %" in found.message
+
+
+def looked(
+    storage: float | None, running: float | None = None, num: int = 100, workers: bool = True
+) -> OffCore:
+    return OffCore(storage=storage, num_looks=num, reads_in_workers=workers, running=running)
+
+
+@pytest.mark.parametrize(
+    ("seen_ranks", "wait", "expected"),
+    [
+        ([looked(0.9, 0.05)] * 4, 0.3, "storage"),
+        ([looked(0.55, 0.3)] * 4, 0.3, None),  # within two standard deviations of the half
+        ([looked(0.05, 0.9)] * 4, 0.3, "computing"),
+        ([looked(0.05, None)] * 4, 0.3, None),
+        ([looked(0.1, 0.1)] * 4, 0.3, "neither"),
+        (
+            [looked(0.25, workers=False)] * 4,
+            0.3,
+            "storage",
+        ),  # half of a third of its time is a sixth of the looks
+        ([looked(0.02, workers=False)] * 4, 0.3, None),
+    ],
+)
+def test_one_part_has_to_be_surely_the_larger(
+    seen_ranks: list[OffCore], wait: float, expected: str | None
+) -> None:
+    found = readers_of_all(seen_ranks, wait)
+    assert found is not None
+    assert expected == found.doing
+
+
+@pytest.mark.parametrize(
+    "seen_ranks",
+    [
+        [],
+        [looked(0.9), looked(None)],  # one that nobody looked at
+        [looked(0.9), looked(0.9, workers=False)],
+        [looked(0.9, num=10)] * 4,  # a second of looks
+    ],
+)
+def test_too_little_is_nothing(seen_ranks: list[OffCore]) -> None:
+    assert readers_of_all(seen_ranks, 0.3) is None
+
+
+def test_shares_are_means_over_the_ranks() -> None:
+    assert readers_of_all([looked(0.8, 0.1), looked(1.0, 0.0)], 0.3) == Readers(0.9, 0.05, True, "storage")

@@ -1,0 +1,69 @@
+"""What those do who read for the ranks, where all ranks wait for their batches: wait for storage, compute, or neither.
+
+In: looks at the worker processes of the data loaders, or at the training threads that make their batches themselves.
+Out: their shares, and which of the three it surely is. Slow storage and slow transforms have other cures.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from tuiadvisor.metrics.lateness.late_phase import NUM_STANDARD_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.metrics.lateness.off_core import OffCore
+
+MOSTLY: Final = 0.5  # of the looks, surely: chosen, what else they do is less than that
+MIN_LOOKS: Final = 20  # chosen: of fewer two standard deviations are a fifth and more
+MIN_WAIT: Final = 0.05  # of the step: as of rule input_bound; of less nobody asks why
+
+Doing = Literal["storage", "computing", "neither"]
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Shares of the looks at them, the mean over ranks."""
+
+    storage: float
+    running: float | None  # workers that had a core or wanted one; a training thread has other work too
+    in_workers: bool
+    doing: Doing | None  # None: no part is surely the larger one
+
+
+def readers_of_all(seen: Sequence[OffCore], wait: float) -> Readers | None:
+    """What the looks at whoever reads found; None where they were not looked at, or too briefly.
+
+    wait: share of its time that the typical rank waits for data, of which it has to explain half. Workers that are
+    behind are never idle, a training thread reads for no longer than that. Ranks with one storage wait together, so of
+    many ranks at one moment the error is that of one.
+    """
+    kinds = {one.reads_in_workers for one in seen}
+    storages = [one.storage for one in seen if one.storage is not None]
+    if not storages or len(storages) < len(seen) or len(kinds) != 1:
+        return None
+    num, in_workers = float(np.median([one.num_looks for one in seen])), kinds.pop()
+    if num < MIN_LOOKS:
+        return None
+    storage = float(np.mean(storages))
+    runnings = [one.running for one in seen if one.running is not None]
+    running = float(np.mean(runnings)) if in_workers and len(runnings) == len(seen) else None
+    most = MOSTLY * (1.0 if in_workers else wait)
+    doing: Doing | None = None
+    if storage - _error(storage, num) >= most:
+        doing = "storage"
+    elif running is not None and running - _error(running, num) >= MOSTLY:
+        doing = "computing"
+    elif running is not None and storage + running + _error(storage + running, num) < MOSTLY:
+        doing = "neither"
+    return Readers(storage, running, in_workers, doing)
+
+
+def _error(share: float, num: float) -> float:
+    share = min(max(share, 0.0), 1.0)
+    return NUM_STANDARD_ERRORS * math.sqrt(share * (1 - share) / num)
