@@ -124,6 +124,7 @@ PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.ST
 
 # What the training thread of a rank that stands still does, seen from outside. Only `waiting` may be in a collective.
 THREAD_STATES: Final = ("stopped", "running", "blocked", "asleep", "waiting")
+EXITING: Final = "the process is exiting"  # what a rank is said to do between its exit hooks and its end
 
 
 class RankState(IntEnum):

@@ -103,8 +103,9 @@ def recorded(folder: str) -> None:
     said: dict[str, Any] = {"groups": [], "recorders": {}}
     begin_ns = time.thread_time_ns()
     try:
-        frame = training_frame()[1]
+        ident, frame = training_frame()
         said["call"], said["evaluates"] = call_of(frame)[0], int(evaluates(frame))
+        said["ends"] = int(is_ending(ident))
         said["rank"], said["groups"] = own_rank(), groups(in_spans=True)
         backends = " ".join(group["backend"] for group in said["groups"])
         for name, backend in (("fr", "gloo"), ("nccl", "nccl")):
@@ -318,6 +319,19 @@ def call_of(frame: Any) -> tuple[str | None, Any]:
             return (name, inside) if name else (wait_in_c(frame), None)
         frame = frame.f_back
     return name, inside
+
+
+def is_ending(ident: int) -> bool:
+    """Whether a thread is on its way out: in a `finally` or a handler beneath Ctrl-C, a signal or sys.exit."""
+    handled: Any = sys._current_exceptions().get(ident)
+    error = (
+        handled[1] if isinstance(handled, tuple) else handled
+    )  # (type, error, traceback) before Python 3.12
+    for _ in range(MAX_FRAMES):  # what it handles meanwhile has the former one as its context
+        if error is None or isinstance(error, (KeyboardInterrupt, SystemExit)):
+            break
+        error = error.__context__
+    return isinstance(error, (KeyboardInterrupt, SystemExit))
 
 
 def evaluates(frame: Any) -> bool:

@@ -19,8 +19,11 @@ from synthetic_run import (
     simulate,
 )  # fmt: skip
 
+from tuiadvisor.app.event_log import EventLog
+from tuiadvisor.events import EXITING
 from tuiadvisor.metrics.hang.detection import RankNow, standstill
 from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.views.event import RESOLVED
 from tuiadvisor.views.run_view import RunView
 
 
@@ -313,6 +316,131 @@ def test_a_job_that_was_ended_while_it_worked_did_not_hang() -> None:
     since: dict[int, object] = dict.fromkeys(range(4), round(last_s * 1e9))
     since[1] = round((last_s + 39) * 1e9)
     assert [] == hangs(ended_after(40.0, "killed", "killed by SIGKILL after step 200", phase_since_ns=since))
+
+
+HELD_BY_1: dict[int, object] = {0: "backward", 1: "other", 2: "backward", 3: "backward"}
+
+
+def ending_slowly(stood_s: float, *, is_told: bool, says: tuple[int, ...] = (1,)) -> list[RunView]:
+    """Four ranks of which rank 1 is interrupted: pictures while it cleans up, while it goes, and after the last one.
+
+    stood_s: since the last of them moved, when rank 1 is gone; its peers meet its end in their all-reduce, and then
+    clean up for 12 s. is_told: flight recorders were asked. says: ranks that said that they were on their way out.
+    """
+    job = Job()
+    last_s = 1.0 + 0.02 * job.num_steps
+    since_ns = round(last_s * 1e9)
+    at: dict[str, dict[int, object]] = {
+        "phase": dict(HELD_BY_1),
+        "phase_since_ns": dict.fromkeys(range(4), since_ns),
+        "step": dict.fromkeys(range(4), job.num_steps),
+    }
+    cleaning = status(job, 90, last_s + stood_s, **at)
+    if is_told:
+        cleaning.payload["recorders"] = [
+            {
+                "rank": rank,
+                "pid": 100 + rank,
+                "still_since_ns": since_ns,
+                "asked_ns": since_ns + 5 * 10**9,
+                "ends": int(rank in says),
+            }
+            for rank in range(4)
+        ]
+    leaving: dict[str, dict[int, object]] = {**at, "state": {1: "detached"}, "detail": {1: EXITING}}
+    unwound_s = last_s + stood_s + 2
+    later: dict[str, dict[int, object]] = {
+        "phase": dict.fromkeys((0, 2, 3), "other"),
+        "phase_since_ns": dict.fromkeys(range(4), round(unwound_s * 1e9)),
+        "step": at["step"],
+        "state": {1: "killed"},
+        "detail": {1: "killed by SIGINT after step 200"},
+    }
+    gone: dict[str, dict[int, object]] = {
+        "state": dict.fromkeys(range(4), "killed"),
+        "detail": dict.fromkeys(range(4), "killed by SIGINT after step 200"),
+        "step": at["step"],
+    }
+    told = [*frames(job), cleaning]
+    views = [folded(told).view()]
+    for seq, (seconds, of_rank) in enumerate(
+        ((1.0, leaving), (2.0, later), (14.0, later), (15.0, gone)), start=91
+    ):
+        told.append(status(job, seq, last_s + stood_s + seconds, **of_rank))
+        views.append(folded(told).view())
+    return views
+
+
+def test_a_job_that_works_and_ends_slowly_did_not_stall() -> None:
+    """Walk with three ranks and SIGTERM: "Stalled: ranks 1 and 2 wait for rank 0", which was in its `finally`.
+
+    Before they are asked whether they are on their way out nothing is said, and after their end nothing stood.
+    """
+    for view in ending_slowly(14.0, is_told=True):
+        assert (view.stall, []) == (None, hangs(view))
+        assert view.verdict.decision != "hang"
+    first, *_ = ending_slowly(14.0, is_told=True)
+    assert first.no_step is not None
+    assert first.no_step.is_at_work
+    assert "rank 1 is ending (KeyboardInterrupt or SystemExit) and has not finished" == first.no_step.words
+    assert all(view.stall is None for view in ending_slowly(4.0, is_told=False)), (
+        "its peers stood only since then"
+    )
+    assert ending_slowly(8.0, is_told=False)[0].stall is None, "nobody was asked yet"
+
+
+def test_a_hang_that_stood_before_it_was_ended_slowly_stays_one() -> None:
+    """Walk: stalled for 29 s, then Ctrl-C; ranks unwound one by one, and the run that had hung said it moved again."""
+    log = EventLog()
+    for view in ending_slowly(40.0, is_told=True, says=()):
+        log.take(view)
+        assert [("critical", (1,), "other")] == hangs(view)
+        assert view.verdict.decision == "hang"
+    log.end(view)
+    assert [] == [event.words for event in log.events if event.kind == RESOLVED]
+
+
+def test_who_is_told_to_end_after_others_stood_is_no_reason_why_they_do() -> None:
+    """A hang is asked about again: by then rank 1 was interrupted, and the first time it was not."""
+    job, since_ns = Job(), round((1.0 + 0.02 * Job().num_steps) * 1e9)
+    told = list(frames(job))
+    for seq, ends in ((90, 0), (91, 1)):
+        stood = status(
+            job,
+            seq,
+            since_ns / 1e9 + 40.0,
+            phase=dict(HELD_BY_1),
+            phase_since_ns=dict.fromkeys(range(4), since_ns),
+            step=dict.fromkeys(range(4), job.num_steps),
+        )
+        stood.payload["recorders"] = [
+            {"rank": rank, "pid": 100 + rank, "still_since_ns": since_ns, "ends": ends} for rank in range(4)
+        ]
+        told.append(stood)
+        assert [("critical", (1,), "other")] == hangs(folded(told).view())
+
+
+def test_whoever_is_still_there_long_after_the_job_was_told_to_end_is_told_of() -> None:
+    """One rank of four got SIGTERM by mistake, the others wait: after the 30 s that launchers leave it is no end."""
+    job = Job()
+    last_s = 1.0 + 0.02 * job.num_steps
+    told = list(frames(job))
+    seen = []
+    for seq, seconds in enumerate((1.0, 20.0, 40.0), start=90):
+        told.append(
+            status(
+                job,
+                seq,
+                last_s + seconds,
+                phase=dict.fromkeys((0, 2, 3), "backward"),
+                phase_since_ns=dict.fromkeys(range(4), round(last_s * 1e9)),
+                step=dict.fromkeys(range(4), job.num_steps),
+                state={1: "killed"},
+                detail={1: "killed by SIGTERM after step 200"},
+            )
+        )
+        seen.append(hangs(folded(told).view()))
+    assert [[], [], [("critical", (1,), "backward")]] == seen
 
 
 def test_a_killed_rank_is_the_one_the_others_wait_for() -> None:

@@ -5,6 +5,7 @@ Of torch there are the names and the places of files by which frames are told; t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -347,3 +348,38 @@ def test_a_closure_within_an_optimizers_step_is_training(
     own = type("Own", (classes[owner],), {})()
     model = Model(training=True)
     assert expected is said_of(lambda look: decorated(look, factory, step, model, own), stuck.evaluates)
+
+
+def handled(*raised: type[BaseException]) -> bool:
+    """What a thread says of itself that handles these, the last of them innermost."""
+    if not raised:
+        return stuck.is_ending(threading.get_ident())
+    try:
+        raise raised[0]  # noqa: TRY301 - it is what is handled
+    except BaseException:  # noqa: BLE001 - whatever it is
+        return handled(*raised[1:])
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        ((), False),
+        ((KeyboardInterrupt,), True),
+        ((SystemExit,), True),
+        ((KeyboardInterrupt, TimeoutError), True),  # while it cleans up
+        ((RuntimeError,), False),  # which the training may get over
+    ],
+)
+def test_a_thread_beneath_an_interruption_is_on_its_way_out(
+    raised: tuple[type[BaseException], ...], expected: bool
+) -> None:
+    """One that waits in its `finally` after Ctrl-C looks like one that hangs."""
+    assert expected is handled(*raised)
+
+
+def test_one_that_got_over_an_interruption_is_not_ending() -> None:
+    """Nor is a thread that is not there."""
+    with contextlib.suppress(KeyboardInterrupt):
+        raise KeyboardInterrupt
+    assert not stuck.is_ending(threading.get_ident())
+    assert not stuck.is_ending(0)

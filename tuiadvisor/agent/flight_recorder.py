@@ -94,6 +94,7 @@ def told(raw: bytes, dumps: dict[str, bytes]) -> Entry:
         "spent_us": count(said.get("spent_us")),
         "own_rank": count(said.get("rank")),
         "evaluates": count(said.get("evaluates")),
+        "ends": count(said.get("ends")),
     }
     return entry | {name: number for name, number in numbers.items() if number is not None}
 

@@ -23,7 +23,7 @@ from tuiadvisor.agent.timespace import OUR_CLOCK
 from tuiadvisor.agent.training_thread import StandingThread, TrainingThread
 from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EventKind, RankState
+from tuiadvisor.events import EXITING, EventKind, RankState
 from tuiadvisor.inject import Identity, InjectError, Injection
 from tuiadvisor.log import Logger
 from tuiadvisor_probes import ring as ring_file
@@ -367,7 +367,7 @@ class RankLink:
         if self.detach_reason == REASON_LEASE:
             return "the probe left: no watcher renewed its lease"
         if self.detach_reason == REASON_EXIT:
-            return "the process is exiting"
+            return EXITING
         if not self.is_leaving:
             return TAKEN_OUT
         where = self.session.place_note if self.session is not None else ""

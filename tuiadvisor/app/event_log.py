@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.events import EXITING
 from tuiadvisor.text import format as text_of
-from tuiadvisor.views.deaths import deaths_of
+from tuiadvisor.views.deaths import GONE, deaths_of
 from tuiadvisor.views.event import (
     BOOKMARK,
     CAPTURE,
@@ -280,7 +281,7 @@ class EventLog:
             # As header and banner: the step that the ranks are in, which may not have been told yet.
             step = now.step if isinstance(now, Stall) and now.step is not None else last
             self._note((STALLED, last), _timed(Event(kind, step, missing, now.words), view, last))
-        elif self._stalled_at is not None:
+        elif self._stalled_at is not None and not _is_ending(view, self._stalled_at[0]):
             last, for_s = self._stalled_at
             self._stalled_at = None
             words = f"moves again after {text_of.timer(for_s)} or a little more"
@@ -389,6 +390,12 @@ def _joined(one: Event, other: Event) -> Event:
         ranks=tuple(sorted({*one.ranks, *other.ranks})),
         last_step=max(one.last_step or 0, other.last_step or 0),
     )
+
+
+def _is_ending(view: RunView, last: int | None) -> bool:
+    """Whether ranks go and none has made a step since a stall, that step aside which their end may close."""
+    is_going = any(row.state in GONE or row.state_detail == EXITING for row in view.ranks)
+    return is_going and (view.last_step or 0) <= (last or 0) + 1
 
 
 def _steps(event: Event) -> str:

@@ -117,6 +117,13 @@ def awaited_words(found: Awaited) -> str:
     return f"{who}, which {are} {work}" + (f" ({spent} so far)" if spent else "")
 
 
+def ending_words(ranks: tuple[int, ...]) -> str:
+    """Of ranks that clean up before they end."""
+    why = "(KeyboardInterrupt or SystemExit)"
+    verbs = f"is ending {why} and has" if len(ranks) == 1 else f"are ending {why} and have"
+    return f"{rank_words(ranks)} {verbs} not finished"
+
+
 def _still_wait(found: Standstill) -> str:
     return f"{rank_words(found.waiting)} still {'waits' if len(found.waiting) == 1 else 'wait'}"
 

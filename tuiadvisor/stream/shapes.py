@@ -172,7 +172,7 @@ _RECORDED = {
 }
 
 _RECORDERS = {
-    **_fields(_integer, "pid asked_ns wall_ns still_since_ns spent_us own_rank evaluates"),
+    **_fields(_integer, "pid asked_ns wall_ns still_since_ns spent_us own_rank evaluates ends"),
     **_fields(_text, "why call"),
     "groups": _list_of(
         _object(

@@ -19,6 +19,7 @@ from tuiadvisor.advisor.cluster.ends import deaths, in_short
 from tuiadvisor.advisor.cluster.host_clocks import HostClocks, by_first_clock
 from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
+from tuiadvisor.advisor.cluster.leaving import Leaving
 from tuiadvisor.advisor.cluster.memory import MemoryUse
 from tuiadvisor.advisor.cluster.off_core import Outside
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
@@ -74,6 +75,7 @@ class Roster:
         self.placements = Placements()
         self.stops = Stops()
         self.restarts = Restarts()
+        self.leaving = Leaving()
         self.bursts = Bursts()
         self.stack_looks = StackLooks()
         self.recorder_answers = RecorderAnswers()
@@ -342,11 +344,14 @@ class Roster:
         self._num_statuses += 1
         now_ns = integer(payload, "mono_ns")
         self.unplaced[agent.source] = unplaced(payload, self.unplaced.get(agent.source, ()))
+        self.leaving.hear(agent.newest_ns)
+        is_ending, is_overdue = self.leaving.has_begun, self.leaving.is_overdue
         for entry in objects(payload, "ranks"):
             facts = self._facts(agent, entry)
             if facts is not None:
                 agent.owned.add(facts.rank)
-                facts.update(entry, now_ns)
+                facts.update(entry, now_ns, is_ending=is_ending, is_overdue=is_overdue)
+                self.leaving.take(facts)
                 self.bursts.take(entry, facts.rank)
                 facts.ended_at = (facts.ended_at or self._num_statuses) if facts.state in ENDED else 0
         self.stops.take(agent.host, self._own(agent, payload))

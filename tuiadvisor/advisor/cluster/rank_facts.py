@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import counts, integer, text
 from tuiadvisor.efficiency.gathering import believed
-from tuiadvisor.events import THREAD_STATES, RankState
+from tuiadvisor.events import EXITING, THREAD_STATES, RankState
 from tuiadvisor.phases import PHASES
+from tuiadvisor.views.deaths import ASKED_TO_END
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.payload_fields import Payload
@@ -121,8 +122,20 @@ class RankFacts:
         )
         return frozenset(self.own_pids.values()) if is_told else frozenset()
 
-    def update(self, entry: Payload, now_ns: int | None) -> None:
-        """Take its entry in a STATUS of that moment on its host's clock."""
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it goes or went because somebody asked, or goes and nobody knows why yet."""
+        if self.state == "killed":
+            return any(name in self.detail for name in ASKED_TO_END)
+        return self.state == "detached" and self.detail == EXITING
+
+    def update(
+        self, entry: Payload, now_ns: int | None, *, is_ending: bool = False, is_overdue: bool = False
+    ) -> None:
+        """Take its entry in a STATUS of that moment on its host's clock.
+
+        is_ending: the job's end has begun, and where the rank stood then is kept. is_overdue: long ago.
+        """
         self._take_state(entry)
         phase, since_ns = entry.get("phase"), integer(entry, "phase_since_ns")
         self.phase = phase if isinstance(phase, str) and phase in _PHASES else None
@@ -134,15 +147,10 @@ class RankFacts:
             self.step = step
         if self.state == "live":
             self.no_step = text(entry, "no_step") or ""
-            self.still_phase, self.still_s, self.still_step = self.phase, self.phase_for_s, self.step
-            self.still_since_ns = since_ns
-            thread = entry.get("thread")
-            self.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
-        # A step whose optimizer was done is closed by the end of its process, and stood behind that until then.
-        elif self.still_step is None or self.step not in {
-            self.still_step,
-            self.still_step + 1,
-        }:  # it has moved since
+            is_longer = (self.phase_for_s or 0.0) > (self.still_s or 0.0)
+            if self._has_moved() or not is_ending or (is_overdue and is_longer):
+                self._stand(entry.get("thread"), since_ns)
+        elif self._has_moved():
             self.still_phase = self.still_s = self.still_step = self.still_thread = None
             self.still_since_ns = None
         if (disabled := integer(entry, "hooks_disabled")) is not None:
@@ -152,6 +160,15 @@ class RankFacts:
                 before = self.last_counts.get(name, 0)
                 setattr(self, name, getattr(self, name) + (value - before if value >= before else value))
                 self.last_counts[name] = value
+
+    def _has_moved(self) -> bool:
+        """Since its place was noted. A step whose optimizer was done is closed by the end of its process."""
+        return self.still_step is None or self.step not in {self.still_step, self.still_step + 1}
+
+    def _stand(self, thread: object, since_ns: int | None) -> None:
+        self.still_phase, self.still_s, self.still_step = self.phase, self.phase_for_s, self.step
+        self.still_since_ns = since_ns
+        self.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
 
     def _take_state(self, entry: Payload) -> None:
         state = entry.get("state")

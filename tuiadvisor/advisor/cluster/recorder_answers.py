@@ -5,6 +5,7 @@ In: the `recorders` of STATUS frames, from strangers.  Out: those that are of th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload
@@ -24,8 +25,12 @@ class RecorderAnswers:
 
     def take(self, entry: Payload, rank: int) -> None:
         """One rank's answer; whose rank it is has been checked."""
-        if rank in self._of or len(self._of) < MAX_WATCHED_RANKS:
-            self._of[rank] = asked(entry, rank)
+        if rank not in self._of and len(self._of) >= MAX_WATCHED_RANKS:
+            return
+        former, said = self._of.get(rank), asked(entry, rank)
+        if former is not None and not former.ends and _is_same_stand(former, said):
+            said = replace(said, ends=False)  # it stood before it was told to end
+        self._of[rank] = said
 
     def of_dumps(self) -> tuple[Asked, ...]:
         """All there are, as of an import, which tells no moment; ascending."""
@@ -40,3 +45,7 @@ class RecorderAnswers:
             and answer.pid == facts.pid
             and answer.still_since_ns == facts.still_since_ns
         )
+
+
+def _is_same_stand(former: Asked, now: Asked) -> bool:
+    return (former.pid, former.still_since_ns) == (now.pid, now.still_since_ns)

@@ -17,6 +17,7 @@ from tuiadvisor.causes.collectives import different_words, evidence_words
 from tuiadvisor.causes.hang import (
     awaited_words,
     departure_words,
+    ending_words,
     measured,
     who_waits_words,
 )
@@ -68,7 +69,7 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     if any((facts.still_s or 0.0) < MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None  # one that moves is enough, and most often the first of thousands does
     places = _places(roster, store)
-    if not places:
+    if not places or _ending(roster):
         return None
     longest_s = _longest_step_s(table, roster, places)
     before_s = max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_s or 0.0))
@@ -99,6 +100,10 @@ def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep
     if not any((facts.still_s or 0.0) >= MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None
     places = _places(roster, store)
+    if ending := _ending(roster):
+        still_s = [facts.still_s or 0.0 for facts in _standing_ranks(roster).values()]
+        left = tuple(rank for rank in ending if roster.ranks[rank].state not in ENDED)
+        return NoStep(min(still_s), ending_words(left), is_at_work=True) if left else None
     longest_s = _longest_step_s(table, roster, places)
     if gone := departure(places, longest_s):
         return NoStep(gone.for_s, departure_words(gone), is_at_work=False)
@@ -154,6 +159,11 @@ def _with_recorders(found: Standstill, roster: Roster, places: Sequence[RankNow]
     silent = [(rank, NO_ANSWER) for rank in sorted({*found.waiting, *found.missing} - heard)]
     evidence = collective_evidence(answers, tuple(silent))
     return informed(found, evidence, {now.rank: now for now in places if now.state == "live"})
+
+
+def _ending(roster: Roster) -> tuple[int, ...]:
+    """Ranks that were on their way out when they were first asked: nothing stood before the end began."""
+    return tuple(answer.rank for answer in _answers(roster) if answer.ends)
 
 
 def _answers(roster: Roster) -> tuple[Asked, ...]:
@@ -263,7 +273,8 @@ def _standing_ranks(roster: Roster) -> dict[int, RankFacts]:
     """Those whose place was known when they were last heard alive, and that may stand there still.
 
     A probe that was taken out of a standing rank leaves the rank as it was. Of a job all of whose processes were ended
-    it is where they stood until then: whoever ends a job that hangs does not make it one that worked.
+    it is where they stood until then: whoever ends a job that hangs does not make it one that worked. While ranks go
+    one after another because somebody asked, it is where all of them stood when the first one went.
     """
     known = {rank: facts for rank, facts in roster.ranks.items() if facts.still_phase is not None}
     if is_over(roster):
@@ -272,7 +283,11 @@ def _standing_ranks(roster: Roster) -> dict[int, RankFacts]:
             for rank, facts in roster.ranks.items()
         )
         return known if was_ended else {}
-    return {rank: facts for rank, facts in known.items() if facts.state in {"live", "detached"}}
+    return {
+        rank: facts
+        for rank, facts in known.items()
+        if facts.state in {"live", "detached"} or roster.leaving.holds(facts)
+    }
 
 
 def is_over(roster: Roster) -> bool:
@@ -283,15 +298,17 @@ def is_over(roster: Roster) -> bool:
 def _longest_step_s(table: StepTable | None, roster: Roster, places: Sequence[RankNow]) -> float | None:
     """Without the steps in which a process was seen stopped: what somebody else did to the run is not its pattern.
 
-    Nor is the step in which ranks stand: the end of their processes closes it, as long as they stood.
+    Nor is the step in which ranks stand, be it one behind the others': the end of their processes closes it, as long as
+    they stood.
     """
     if table is None or table.num_steps < 2:
         return None
     at_rest = np.nansum(table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES]], axis=0)
     working = (table.step_s_RK - at_rest)[:, 1:]
     longest_K = np.max(np.where(np.isfinite(working), working, -1.0), axis=0)
-    stands_in = max((now.step for now in places if now.step is not None), default=None)
-    if stands_in is not None:
+    at = [now.step for now in places if now.step is not None and now.state == "live"]
+    if at:
+        stands_in = max(min(at), max(at) - 1)
         longest_K[table.steps_of(np.arange(1, table.num_steps)) >= stands_in] = -1.0
     was_stopped = roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True)))
     for column in np.argsort(longest_K)[::-1]:

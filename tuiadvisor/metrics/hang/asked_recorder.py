@@ -38,6 +38,7 @@ class Asked:
     groups: Mapping[str, Group]
     why: str  # there is no dump, or a part of it is missing
     evaluates: bool = False  # its model is in eval mode, or what it is in computes without gradients
+    ends: bool = False  # it is on its way out, by Ctrl-C, a signal or sys.exit
     stood_ns: int = 0  # for how long it had not moved when it was asked; 0 where that is not known
 
     @property
@@ -104,6 +105,7 @@ def asked(entry: Entry, rank: int) -> Asked:
         groups=groups,
         why=why,
         evaluates=entry.get("evaluates") == 1,
+        ends=entry.get("ends") == 1,
         stood_ns=max(asked_ns - still_since_ns, 0),
     )
 

@@ -22,7 +22,8 @@ LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pat
 # takes no longer than elsewhere then if the flight recorders tell of one that some have entered and others not.
 OUTSIDE_PATIENCE_S: Final = 60.0
 PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
-# Flight recorders are asked after 5 s and answer within one: who computes is not called hung before they tell what in.
+# Flight recorders are asked after 5 s and answer within one: who computes is not called hung before they tell what in,
+# nor who is in code without a hook before they tell whether it is on its way out.
 ASKED_BY_S: Final = 10.0
 STEPS_AFTER_DEATH: Final = 2  # that the others may still count: the one it died in, and one begun
 COMPUTING: Final = "running"  # of events.THREAD_STATES
@@ -78,12 +79,19 @@ class Standstill:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether whom the others wait for is seen to evaluate, or computes and was not yet asked in what."""
-        if not self.missing or self.thread != COMPUTING:
+        """Whether whom the others wait for is seen to evaluate, or was not yet asked whether it does, or ends."""
+        if not self.missing or self.is_death:
             return False
+        computes = self.thread == COMPUTING
         unasked = {rank for rank, _ in self.evidence.unasked} if self.evidence else {*self.missing}
-        is_open = self.phase in MAY_EVALUATE and not unasked.isdisjoint(self.missing)
-        return self.evaluates or (is_open and self.for_s is not None and self.for_s < ASKED_BY_S)
+        # Who was interrupted cleans up in code without a hook.
+        may_end = self.phase == "other" and self.thread != "stopped"
+        is_open = (may_end or (computes and self.phase in MAY_EVALUATE)) and not unasked.isdisjoint(
+            self.missing
+        )
+        return (computes and self.evaluates) or (
+            is_open and self.for_s is not None and self.for_s < ASKED_BY_S
+        )
 
 
 @dataclass(frozen=True, slots=True)
