@@ -13,6 +13,8 @@ from tuiadvisor.session.case import Case, Prospect
 from tuiadvisor.session.decide import decide
 from tuiadvisor.session.economics import move
 from tuiadvisor.session.intent import Intent, changed
+from tuiadvisor.session.markdown import steps_words
+from tuiadvisor.session.sums import sum_words
 from tuiadvisor.session.tuning import tuning
 
 LATE = Prospect("straggler", "rank 2 is late", 1.5, 1.4, 1.6)
@@ -58,6 +60,22 @@ def test_an_effort_dearer_than_its_gain_stops_the_optimizing() -> None:
     assert "tune" == decide(cheap).decision
     saved_s = 0.36 / 3
     assert 200 / (8 * saved_s / 3600 * 2) == pytest.approx(decide(cheap).break_even_steps)
+
+
+def test_break_even_and_what_a_change_gives_back_count_the_same_prices() -> None:
+    """A change of 200 that 500,000 steps gave 22.5 back for, with their time, broke even by device-hours alone."""
+    timed = replace(CASE, effort_hours=10, intent=Intent(engineer_hour_price=20, price_of_time=10))
+    found = decide(timed)
+    assert found.worth_money is not None
+    assert found.saved_h is not None
+    assert (8 * 2 + 10) * found.saved_h.expected == pytest.approx(found.worth_money)
+    saved_s = 0.36 / 3
+    # An hour earlier is worth 10 beside 16 of device-hours, in what the change gives back and in when it has.
+    assert 200 / (saved_s / 3600 * (8 * 2 + 10)) == pytest.approx(found.break_even_steps)
+    unpriced = replace(timed, effort_hours=None)
+    assert steps_words(decide(unpriced)).startswith(
+        f"while it costs less than {sum_words(decide(unpriced).worth_money or 0.0)}"
+    )
 
 
 def test_who_wants_time_and_prices_none_is_not_stopped_by_money() -> None:

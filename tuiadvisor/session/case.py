@@ -116,4 +116,5 @@ class Decision:
     ready_within_h: float | None = None  # a change that is ready later serves nothing of the rest
     is_open: bool = False  # nothing is decided yet: until more is seen it runs on as it is
     at_best: bool = False  # its gain is an upper bound
+    worth_money: float | None = None  # what is saved: device-hours, and time where a price of it was stated
     missed: Missed | None = None  # limits that the rest misses as it is, and that end nothing

@@ -56,8 +56,8 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
         "cost_per_hour": an_hour,
         "saved_h": _interval(tuned.saved_h if tuned else None),
         "saved_cost": _interval(tuned.saved_money if tuned else None),
-        # The most the change may cost, in money, to pay within this run.
-        "break_even_cost": tuned.saved_money.expected if tuned and tuned.saved_money else None,
+        # The most the change may cost, in money, to pay: what it is worth by every price that was stated.
+        "break_even_cost": tuned.worth_money if tuned else None,
         "meets_deadline": None if hours is None or intent.deadline_h is None else hours <= intent.deadline_h,
         "within_budget": None if cost is None or intent.budget is None else cost <= intent.budget,
         **_energy(material, spent),

@@ -104,9 +104,9 @@ def steps_words(decision: Decision) -> str:
     if decision.ready_within_h is None:
         return UNKNOWN
     ready = f"if ready within {decision.ready_within_h:.3g} h"
-    if decision.saved_money is None or decision.saved_money.expected <= 0:
+    if decision.worth_money is None or decision.worth_money <= 0:
         return f"{ready}, prices aside"
-    return f"while it costs less than {sum_words(decision.saved_money.expected)}, {ready}"
+    return f"while it costs less than {sum_words(decision.worth_money)}, {ready}"
 
 
 def stage_lines(stage: Stage) -> list[str]:

@@ -65,7 +65,8 @@ def outcome(material: Material) -> Hashable:
     """Everything of a session that is computed: decision, hours, money, plans, alternatives, order of changes."""
     decision, case, plan = decide(material.case), material.case, material.checkpoints
     return (
-        decision,
+        # When it pays follows from the rest of it and from prices: to know that alone better decides nothing.
+        replace(decision, break_even_steps=None, worth_money=None),
         case.hours_now,
         case.moves,
         None if case.hours_now is None or material.price is None else case.hours_now * material.price,

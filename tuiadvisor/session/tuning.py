@@ -28,17 +28,19 @@ def tuning(case: Case) -> Decision | None:
         saved = Interval(
             *(left_h * (1 - 1 / ratio) for ratio in (speedup.expected, speedup.low, speedup.high))
         )
+    saved_money = priced(saved, case)
     return Decision(
         "tune",
         prospect.headline,
         speedup,
         saved,
-        priced(saved, case),
+        saved_money,
         case.effort_hours,
         _effort_money(case),
         _break_even(case, speedup),
         ready_within_h=case.hours_now,
         at_best=prospect.at_best,
+        worth_money=_worth(case, speedup, saved, saved_money),
     )
 
 
@@ -53,7 +55,7 @@ def why_not(case: Case, tuned: Decision | None) -> str | None:
         return f"the change leaves {given} complexity and you accept at most {limit}"
     if tuned.saved_h is not None and tuned.saved_h.expected <= 0 and not case.intent.planned_runs:
         return "the remaining run is over before the change is ready"
-    worth = _worth(case, tuned)
+    worth = tuned.worth_money
     # Whoever wants the result early and has put no price on time has not asked for money to decide.
     prices_decide = case.intent.objective != "time" or case.intent.price_of_time is not None
     if prices_decide and worth is not None and tuned.cost_money is not None and tuned.cost_money >= worth:
@@ -82,12 +84,18 @@ def _effort_money(case: Case) -> float | None:
 
 
 def _break_even(case: Case, speedup: Interval) -> float | None:
-    cost = _effort_money(case)
-    if cost is None or case.num_devices is None or not case.price_per_device_hour or case.step_s is None:
+    """Steps that give back what the change costs, by the prices that its worth is counted by."""
+    cost, hour_price = _effort_money(case), _hour_price(case)
+    if cost is None or hour_price is None or case.step_s is None:
         return None
     saved_s = case.step_s * (1 - 1 / speedup.expected)
-    saved = case.num_devices * saved_s / SECONDS_PER_HOUR * case.price_per_device_hour
+    saved = saved_s / SECONDS_PER_HOUR * (hour_price + (case.intent.price_of_time or 0.0))
     return cost / saved if saved > 0 else None
+
+
+def _hour_price(case: Case) -> float | None:
+    """Of all devices; None where they have none, or cost nothing."""
+    return (case.num_devices or 0) * (case.price_per_device_hour or 0.0) or None
 
 
 def _giving(case: Case) -> str:
@@ -95,14 +103,15 @@ def _giving(case: Case) -> str:
     return f"the remaining run and {more:g} planned give" if more else "the remaining run gives"
 
 
-def _worth(case: Case, tuned: Decision) -> float | None:
+def _worth(
+    case: Case, speedup: Interval, saved_h: Interval | None, saved_money: Interval | None
+) -> float | None:
     """Money that the change is worth: device-hours, and time where it has a price."""
-    if tuned.saved_money is None or tuned.saved_h is None:
+    if saved_money is None or saved_h is None:
         return None
-    saved = tuned.saved_money.expected + tuned.saved_h.expected * (case.intent.price_of_time or 0.0)
-    if not case.intent.planned_runs or tuned.speedup is None or case.hours_now is None:
-        return saved
+    worth = saved_money.expected + saved_h.expected * (case.intent.price_of_time or 0.0)
+    if not case.intent.planned_runs or case.hours_now is None:
+        return worth
     # Runs to come are served whole; how early they end has no price here.
-    hour_price = (case.num_devices or 0) * (case.price_per_device_hour or 0.0)
-    saved_h = case.hours_now * (1 - 1 / tuned.speedup.expected)
-    return saved + case.intent.planned_runs * saved_h * hour_price
+    planned_h = case.intent.planned_runs * case.hours_now * (1 - 1 / speedup.expected)
+    return worth + planned_h * (_hour_price(case) or 0.0)
