@@ -144,7 +144,7 @@ def compare(
     same_work: bool = False,
     ignore_load: bool = False,
 ) -> dict[str, Any]:
-    """The document of `tuiadvisor compare --json`: improved, regressed, no change, or not comparable and why.
+    """The document of `tuiadvisor compare --json`: improved, regressed, no change, not decided or not comparable.
 
     noise, fail_if_slower: shares, 0.02 is 2 %.
     """

@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),
     "advise": ("advise", "the guided session: six patterns, your answers, one decision"),
     "intent": ("intent", "what the training is for: objective, limits, prices, what remains"),
-    "compare": ("compare", "two recordings: improved, regressed, no change or not comparable"),
+    "compare": ("compare", "two recordings: improved, regressed, no change, not decided or not comparable"),
     "report": ("report", "one file with verdict, charts and evidence: .html or .md"),
     "info": ("info", "what a recording holds, and what is damaged or was lost"),
     "scale": ("scale", "what more or fewer devices bring: time, efficiency, cost, decision"),

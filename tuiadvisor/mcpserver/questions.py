@@ -75,7 +75,7 @@ class Questions:
         return _chosen(api.open(self._roots.file(run)).diagnose(), sections)
 
     def compare(self, before: str, after: str, same_work: bool = False, ignore_load: bool = False) -> Answer:
-        """Two recordings: improved, regressed, no change, or not comparable and why.
+        """Two recordings: improved, regressed, no change, not decided, or not comparable and why.
 
         same_work: the user vouches that a step does the same work in both. ignore_load: judge although the machine
         was busier in one of them.

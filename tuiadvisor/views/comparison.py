@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["improved", "regressed", "no change", "not comparable"]
+Outcome = Literal["improved", "regressed", "no change", "not decided", "not comparable"]
 Basis = Literal["step", "samples", "samples_per_device"]
 # hidden: no finding any more, and yet most of what it measured is still there; uncovered: the other way round.
 # before, after, both: of two models nothing is resolved, only found in one or in both.

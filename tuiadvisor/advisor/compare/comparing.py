@@ -25,6 +25,7 @@ from tuiadvisor.events import NOTHING_GIVEN, STEP_NAMES
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, ratio_of_means
 from tuiadvisor.metrics.steps.step_table import COMM
+from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
 from tuiadvisor.views.comparison import Change, Comparison, Gate, PhaseChange, Rates, RunSide
@@ -45,6 +46,7 @@ NOISE_FLOOR: Final = 0.02
 HICCUP_FACTOR: Final = 5.0  # a step this much longer than the median is a pause of its own, not a steady step
 # Times between the ends of an interval: one so wide says nothing, as of steps that other jobs make now short, now long.
 TOO_WIDE: Final = 10.0
+MAX_LONGER: Final = 100.0  # times as many steps: who would need more of them decides otherwise
 NOTHING: Final = Change(None, None, None, None, None, significant=False)
 
 
@@ -129,7 +131,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
     every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
     change = _deciding(steady, every)
-    verdict = _verdict(change)
+    verdict = _verdict(change, floor)
     if found.basis is None:
         verdict = "not comparable"
     busy = _busier(before, after, change)
@@ -154,7 +156,14 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     return Comparison(
         schema=SCHEMA,
         verdict=verdict,
-        sentence=_sentence(verdict, reasons, found, change, is_steady=change is steady),
+        sentence=_sentence(
+            verdict,
+            reasons,
+            found,
+            change,
+            is_steady=change is steady,
+            more_steps=_steps_to_decide(change, floor, max(side.num_steady_steps for side in sides)),
+        ),
         reasons=tuple(reasons),
         cautions=tuple(cautions),
         basis=found.basis,
@@ -242,12 +251,36 @@ def _deciding(steady: Change, every: Change) -> Change:
     return every
 
 
-def _verdict(change: Change) -> Outcome:
-    if change.ratio is None:
+def _verdict(change: Change, floor: float) -> Outcome:
+    """No change only where the whole interval is so small that the run itself would not begin a new window for it."""
+    if change.ratio is None or change.low is None or change.high is None:
         return "not comparable"
-    if not change.significant:
-        return "no change"
-    return "regressed" if change.ratio > 1 else "improved"
+    if change.significant:
+        return "regressed" if change.ratio > 1 else "improved"
+    same = 1 + _same_within(floor)
+    return "no change" if 1 / same <= change.low and change.high <= same else "not decided"
+
+
+def _same_within(floor: float) -> float:
+    return max(NEW_REGIME_SHARE, floor)
+
+
+def _steps_to_decide(change: Change, floor: float, num_steps: int) -> int | None:
+    """How many more steps either recording takes: an interval narrows with the root of their number.
+
+    None where that is no answer: the steps differ too much, or the change lies on the border of what decides.
+    """
+    if change.ratio is None or change.low is None or change.high is None or _says_nothing(change):
+        return None
+    size = abs(math.log(change.ratio))
+    reach = max(math.log(change.high / change.ratio), math.log(change.ratio / change.low))
+    room = max(math.log1p(_same_within(floor)) - size, size - math.log1p(floor))
+    times = (reach / room) ** 2 if room > 0 else math.inf
+    if times > MAX_LONGER:
+        return None
+    more = max((times - 1) * num_steps, 1.0)
+    digits = 10.0 ** max(math.floor(math.log10(more)) - 1, 0)  # two figures: it is an estimate
+    return round(math.ceil(more / digits) * digits)
 
 
 def _beyond_load(before: Measured, after: Measured, change: Change, floor: float) -> bool:
@@ -371,7 +404,16 @@ def _plain(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= WHOLE_FROM else f"{rate:.4g}"
 
 
-def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change, *, is_steady: bool) -> str:
+def _sentence(
+    verdict: Outcome,
+    reasons: list[str],
+    found: Terms,
+    change: Change,
+    *,
+    is_steady: bool,
+    more_steps: int | None = None,
+) -> str:
+    """more_steps: that would decide it."""
     if verdict == "not comparable":
         return f"Not comparable: {'; '.join(reasons) or 'a step time is unknown'}."
     assert change.ratio is not None  # noqa: S101  # a verdict rests on a ratio
@@ -386,10 +428,8 @@ def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change
         rates = 1 / (change.after or math.inf), 1 / (change.before or math.inf)
         words = f"{who} {_plain(rates[0])} samples/s instead of {_plain(rates[1])}"
         middle, low, high, more, less = 1 / change.ratio, 1 / change.high, 1 / change.low, "more", "less"
-    if verdict == "no change" and _says_nothing(change):
-        return (
-            f"No change can be told: {words}, but the steps of a run differ so much that this may be chance."
-        )
+    if verdict == "not decided":
+        return f"Not decided: {words}{_why_open(change, low, high, more_steps)}"
     if verdict == "no change":
         # The interval is of these steps; what differs from run to run is in none of them.
         why = "within noise" if low <= 1 <= high else "no more than two runs of the same code may differ by"
@@ -397,6 +437,17 @@ def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change
     size = f"{percent(abs(middle - 1))} {more if middle > 1 else less}"
     bounds = sorted((abs(low - 1), abs(high - 1)))
     return f"{verdict.capitalize()}: {words}, {size} (95 %: {percent(bounds[0])} to {percent(bounds[1])})."
+
+
+def _why_open(change: Change, low: float, high: float, more_steps: int | None) -> str:
+    if _says_nothing(change):
+        return ", but the steps of a run differ so much that this may be chance."
+    takes = (
+        "repeat both runs several times (--repeat)"
+        if more_steps is None
+        else f"it takes about {more_steps:,} more steady steps in each recording"
+    )
+    return f"; {_range(low, high)} with 95 % confidence, which may be a change or none: {takes}."
 
 
 def _range(low: float, high: float) -> str:

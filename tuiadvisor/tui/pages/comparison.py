@@ -47,12 +47,14 @@ OUTCOMES = {
     "improved": "▼ IMPROVED",
     "regressed": "▲ REGRESSED",
     "no change": "= NO CHANGE",
+    "not decided": "? NOT DECIDED",
     "not comparable": "? NOT COMPARABLE",
 }
 OUTCOME_BADGES = {
     "improved": "badge:keep",
     "regressed": "badge:stop",
     "no change": "badge:info",
+    "not decided": "badge:tune",
     "not comparable": "badge:tune",
 }
 
