@@ -271,9 +271,9 @@ def test_killed_and_exited_ranks_are_told_apart_and_the_other_runs_on(
 
     assert hub.of(FrameKind.BYE) == [{"reason": "all ranks ended"}]
     assert agent.wait(PATIENCE_S) == 0
-    assert hub.states()[1][1] == "exited after step 40"
+    assert hub.states()[1][1] == "exited after step 39"
     assert hub.steps(1) == list(range(40))
-    assert f"after step {len(hub.steps(0))}" in hub.states()[0][1]
+    assert f"after step {len(hub.steps(0)) - 1}" in hub.states()[0][1]
     assert hub.states()[0][1].startswith(("killed by SIGKILL", "gone without its exit hooks"))
     assert rings_of(job) == []
 
@@ -300,7 +300,7 @@ def test_a_rank_that_replaces_itself_by_exec_begins_anew(
     job = jobs("exec", "step")
     agents(job.launcher.pid if named == "launcher" else job.pids[0])
     hub.until(
-        lambda hub: hub.states().get(0, ("", "")) == ("exited", "replaced itself by exec after step 40")
+        lambda hub: hub.states().get(0, ("", "")) == ("exited", "replaced itself by exec after step 39")
     )
     hub.until(lambda hub: hub.states().get(0, ("", ""))[0] == "live" and len(hub.steps(0)) > 100)
 

@@ -32,6 +32,7 @@ from tuiadvisor.report.facts import nothing_found
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.views.deaths import deaths_of
 from tuiadvisor.views.run_view import RunView
 
 FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
@@ -814,3 +815,25 @@ def test_where_no_step_was_seen_the_reason_stands_instead_of_a_number_of_steps()
     told = document(unexplained)["window"]
     assert (20, None) == (told["missing_steps"], told["why_no_step"])
     assert "20 more steps" in nothing_found(unexplained)
+
+
+def test_the_end_of_a_rank_has_the_jobs_step_numbers() -> None:
+    """A rank whose probe was put in later counts from 0 of its own: "killed after step 159" of a job at 199."""
+    run = simulate(Job(num_ranks=2))
+    place = STEP_NAMES.index("step")
+    late = [(*row[:place], row[place] - 40, *row[place + 1 :]) for row in run.rows[1][40:]]
+    ends = [
+        {"rank": 0, "state": "exited", "detail": "exited with code 1 after step 199"},
+        {"rank": 1, "state": "killed", "detail": "killed by SIGKILL after step 159"},
+    ]
+    job = Job(num_ranks=2)
+    view = folded(
+        [*frames(job, simulated=replace(run, rows={**run.rows, 1: late})), status(9_000_000_000, ends)]
+    ).view()
+    assert [199, 199] == [row.last_step for row in view.ranks]
+    said = "killed by SIGKILL after step 199"
+    assert said == view.ranks[1].state_detail
+    assert f"rank 1 was {said}" in view.verdict.sentence
+    assert f"rank 1: {said}" in view.losses.notes
+    assert deaths_of(view) is not None
+    assert said in str(deaths_of(view))

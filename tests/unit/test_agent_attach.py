@@ -508,7 +508,7 @@ def test_rank_killed_while_live_is_killed_with_its_signal(
     drain.take(link)
     link.end()
 
-    assert (link.state, link.detail) == (RankState.KILLED, "killed by SIGKILL after step 341")
+    assert (link.state, link.detail) == (RankState.KILLED, "killed by SIGKILL after step 340")
     assert unpack_columns(next(drain.frames())[1], STEP_NAMES)["step"].tolist() == [340]
     assert not Path(probe.codes[0]).exists()
 
@@ -527,16 +527,16 @@ def test_a_rank_that_left_by_os_exit_with_code_0_was_not_killed(probe: Probe) ->
         link.end()
 
         assert RankState.EXITED == link.state
-        assert "left with exit code 0 after step 341, without its exit hooks (os._exit)" == link.detail
+        assert "left with exit code 0 after step 340, without its exit hooks (os._exit)" == link.detail
         assert 341 == status_of(link)["step"]
 
 
 @pytest.mark.parametrize(
     ("reason", "state", "words"),
     [
-        (None, RankState.KILLED, "gone without its exit hooks after step 12"),
-        (2, RankState.EXITED, "exited after step 12"),
-        (0, RankState.EXITED, "exited or was killed after step 12"),
+        (None, RankState.KILLED, "gone without its exit hooks after step 11"),
+        (2, RankState.EXITED, "exited after step 11"),
+        (0, RankState.EXITED, "exited or was killed after step 11"),
     ],
 )
 def test_end_that_nobody_saw_is_told_by_the_ring(  # noqa: PLR0917  # three are fixtures

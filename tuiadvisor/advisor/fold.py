@@ -117,6 +117,7 @@ class Advisor(Intake):
     @collector_off()
     def _view(self, steps: tuple[int | None, int] | None, seen_alone: Seen | None = None) -> RunView:
         """seen_alone: of a stretch, whose picture has nothing of what ranks do at this moment."""
+        self.number_alike()
         seen = seen_alone or look(self, self._given, steps)
         diagnosis = seen.diagnosis
         said = conclude(self, self.rules, seen, with_now=steps is None)

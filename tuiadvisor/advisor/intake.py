@@ -113,6 +113,12 @@ class Intake:
         """Take one decoded frame."""
         self._take((frame,))
 
+    def number_alike(self) -> None:
+        """What is said of a rank's steps has the job's numbers, as far as they are known by now."""
+        offsets = self.store.job_offsets()
+        for rank, facts in self.roster.ranks.items():
+            facts.step_shift = offsets.get(rank, 0)
+
     def _take(self, frames: Sequence[Frame | TuiadvisorError], *, with_steps: bool = True) -> None:
         """Fold frames in order, their steps in one go wherever the order does not show."""
         steps = [frame.payload for frame in frames if with_steps and _has_steps(frame)]
@@ -127,6 +133,8 @@ class Intake:
                 waiting = []
             self.num_frames += with_steps or frame.kind != FrameKind.STEPS
             owners, num_restarts = self.roster.owners.lend(), self.roster.restarts.num_begun
+            if frame.kind == FrameKind.HELLO:  # it may follow processes whose end is told by their own count
+                self.number_alike()
             self.roster.take(frame)
             self.device_times.of_trace = self.roster.header.imported is not None
             is_restart = self.roster.restarts.num_begun != num_restarts

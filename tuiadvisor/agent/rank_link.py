@@ -384,7 +384,8 @@ class RankLink:
         after = ""
         if self.reader is not None and self._is_readable():
             self.last_step = step = self.reader.now()[2]
-            after = f" after step {step:,}" if step else " before its first step had ended"
+            # The ring tells which step is under way; steps are counted from 0.
+            after = f" after step {step - 1:,}" if step else " before its first step had ended"
         if self._is_replaced:
             return RankState.EXITED, f"replaced itself by exec{after}"
         code = self._exit_code

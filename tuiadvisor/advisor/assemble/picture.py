@@ -418,7 +418,7 @@ def losses(
         notes.append(f"{roster.num_not_recorded} frames could not be recorded")
     for fact in sorted(facts, key=lambda f: f.rank):
         if fact.state == "killed" and len(notes) < 24:
-            notes.append(f"rank {fact.rank}: {fact.detail or 'killed'}")
+            notes.append(f"rank {fact.rank}: {fact.told or 'killed'}")
     return Losses(
         events_dropped=sum(f.lost_steps + f.lost_events for f in facts),
         frames_lost=roster.num_frames_lost,

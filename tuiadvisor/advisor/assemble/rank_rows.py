@@ -253,7 +253,7 @@ def _row(
         local_rank=facts.local_rank if facts else None,
         pid=facts.pid if facts else None,
         state=facts.state if facts else "live",
-        state_detail=(facts.detail or facts.no_step) if facts else "",
+        state_detail=(facts.told or facts.no_step) if facts else "",
         now=_now(facts) if with_now else "",
         so_far=_so_far(facts) if with_now else (),
         last_step=last_step,

@@ -49,7 +49,7 @@ def vanished(fact: RankFacts) -> bool:
 
 def how_ended(fact: RankFacts) -> str:
     """Completes "rank 3 ..."."""
-    detail = fact.detail or "killed"
+    detail = fact.told or "killed"
     verb = "" if fact.state == "exited" else "was " if detail.startswith("killed") else "is "
     return verb + detail
 

@@ -5,6 +5,7 @@ In: a rank's entries in HELLO and STATUS payloads.  Out: RankFacts, as far as th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_STARTS: Final = 64
 _LOST: Final = ("lost_steps", "lost_events")
+_AFTER_STEP: Final = re.compile(r"(\bafter step )(\d[\d,]{0,18})")
 _PHASES: Final = frozenset(PHASES)
 MAX_SO_FAR_MS: Final = 10**9  # eleven days
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
@@ -50,7 +52,8 @@ class RankFacts:
     world_size: int | None = None
     pid: int | None = None
     state: str = "found"
-    detail: str = ""
+    detail: str = ""  # as its agent says it: steps by the process's own count
+    step_shift: int = 0  # what to add to that count to have the job's
     ended_at: int = 0  # the number of the STATUS frame that first said so; 0 while it has not ended
     no_step: str = ""  # why it makes no steps, or none that can be told; what was said last while it was live
     phase: str | None = None
@@ -121,6 +124,14 @@ class RankFacts:
             start in self.own_pids for start in self.starts_wall_ns
         )
         return frozenset(self.own_pids.values()) if is_told else frozenset()
+
+    @property
+    def told(self) -> str:
+        """The detail with the job's step numbers, as all other sentences have them."""
+        return _AFTER_STEP.sub(self._in_job, self.detail) if self.step_shift else self.detail
+
+    def _in_job(self, own: re.Match[str]) -> str:
+        return f"{own[1]}{max(int(own[2].replace(',', '')) + self.step_shift, 0):,}"
 
     @property
     def is_leaving(self) -> bool:
