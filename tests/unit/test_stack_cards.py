@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from snapshot import views
-from synthetic_run import Job
+from synthetic_run import Job, folded, frames
 from unit.test_cli_lookback import Watch
 
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
@@ -17,12 +17,17 @@ from tuiadvisor.agent.stack_samples import packed, parse_speedscope
 from tuiadvisor.agent.stacks import parse_spy
 from tuiadvisor.metrics.sampling.code_line import CodeFrame
 from tuiadvisor.metrics.sampling.sampled import Sampled, line_of
-from tuiadvisor.stream.frames import FrameError, FrameKind
+from tuiadvisor.session.conduct import conduct
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.recorded import Recorded
+from tuiadvisor.stream.frames import Frame, FrameError, FrameKind
 from tuiadvisor.stream.probe_request import ProbeRequest, StackRequest, parse_probe_request
 from tuiadvisor.stream.shapes import check_payload
 from tuiadvisor.tui.contract.feed import Stacks
 from tuiadvisor.tui.pages.stack_card import rank_card_lines
+from tuiadvisor.views.run_view import RunView
 from tuiadvisor.views.stack_card import StackCard
+from tuiadvisor_rules.questions import load_questions
 
 PLACES = [
     ("wait", "/home/me/job/train.py", 49),
@@ -51,6 +56,55 @@ def card(*entries: dict[str, Any]) -> StackCard:
         looks.take(one)
     (found,) = stack_cards(looks.newest_first())
     return found
+
+
+def looked_at(*entries: dict[str, Any], missing: int | None = 1, later_s: float = 0.0) -> RunView:
+    """Four ranks that hang, and what agents sent of their stacks. later_s: they have moved since, and hang again."""
+    job = Job()
+    last_s = 1.0 + 0.02 * job.num_steps
+    told = list(frames(job))
+    for seq, (since_s, stacks) in enumerate(((last_s, entries), (last_s + later_s, ())), start=90):
+        phase = {rank: "data_wait" if rank == missing else "backward" for rank in range(4)}
+        ranks = [
+            {"rank": rank, "state": "live", "detail": "", "phase": phase[rank], "step": job.num_steps}
+            | {"phase_since_ns": round(since_s * 1e9)}
+            for rank in range(4)
+        ]
+        now_ns = round((since_s + 40) * 1e9)
+        payload = {"host": "node0", "mono_ns": now_ns, "wall_ns": 1_700_000_000_000_000_000, "ranks": ranks}
+        told.append(Frame(FrameKind.STATUS, "node0/1/1", seq, now_ns, {**payload, "stacks": list(stacks)}))
+    return folded(told).view()
+
+
+def change_of(view: RunView) -> str:
+    """The ONE change that the session names."""
+    (hang,) = [found for found in view.findings if found.id == "hang"]
+    assert "hang" == view.verdict.decision
+    return hang.actions[0].text
+
+
+def test_of_a_hang_whose_stacks_were_seen_the_change_is_the_line_not_to_look_for_it() -> None:
+    """After C the ONE change was still "See where the ranks that have not arrived are"."""
+    asks = "See where the ranks that have not arrived are, without killing them."
+    seen = [entry(1, [LATE] * 9, subject="hang", of=1), entry(0, [WAITING] * 9, subject="hang", of=1)]
+    assert change_of(looked_at()) == asks
+    said = "Change what keeps rank 1 at train.py:49 in wait: the others wait for it."
+    view = looked_at(*seen)
+    assert change_of(view) == said
+    (hang,) = [found for found in view.findings if found.id == "hang"]
+    assert not any("tuiadvisor stacks" in f"{act.text} {act.command}" for act in hang.actions)
+    assert not any("tuiadvisor stacks" in each for each in hang.measure_next)
+    session = conduct((Recorded("hang", view),), Intent(), {}, load_questions())
+    assert said in session.dialogue.change
+    assert change_of(looked_at(*seen, later_s=100.0)) == asks, "that was another hang"
+    assert change_of(looked_at(entry(0, [WAITING] * 9, subject="hang", of=0))) == asks, (
+        "it is not whom they wait for"
+    )
+    nobody = looked_at(entry(0, [WAITING] * 9, subject="hang", of=0), missing=None)
+    assert change_of(nobody) == (
+        "Find out why nothing releases rank 0 at train.py:80 in main, which calls backward: no rank is seen to be "
+        "missing."
+    )
 
 
 def test_the_line_that_makes_a_rank_late_is_named_with_its_time() -> None:

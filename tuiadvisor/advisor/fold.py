@@ -207,7 +207,9 @@ class Advisor(Intake):
         self, said: Concluded, cards: tuple[StackCard, ...], probe: ProbeWork | None, *, is_over: bool
     ) -> tuple[Finding, ...]:
         """What was judged, with lines of code, processes, and what a burst of detail would tell of a live run."""
-        found = with_processes(with_lines(said.judged, cards), self.roster, is_over=is_over)
+        found = with_processes(
+            with_lines(said.judged, cards, self.roster.looks_at_stand()), self.roster, is_over=is_over
+        )
         return tuple(one if is_over else with_burst_wanted(one, probe) for one in found)
 
     def _wall(self, seen: Seen, said: Concluded, accounted: Accounted) -> Goodput | None:

@@ -11,22 +11,56 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.assemble.stack_cards import own_time, peer_time
 from tuiadvisor.views.run_view import Action
+from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.views.run_view import Finding
     from tuiadvisor.views.stack_card import StackCard
 
 ASKS_FOR_LINES: Final = re.compile(r"\btuiadvisor stacks \S+ --lines\b")
+ASKS_FOR_STACKS: Final = re.compile(r"\btuiadvisor stacks\b|C shows the line of code")
 LEAST_OF_LOSS: Final = 0.5  # chosen: a line that explains less leaves the larger part to be looked for
 LEAST_OF_SAMPLES: Final = 0.5  # chosen: of the loader's workers, whose steps nobody counts
 
 
-def with_lines(judged: list[Judged], cards: Sequence[StackCard]) -> list[Judged]:
-    """Each with the line that the newest look at its rank named."""
-    return [replace(entry, finding=_with_line(entry.finding, cards)) for entry in judged]
+def with_lines(
+    judged: list[Judged], cards: Sequence[StackCard], of_stand: Collection[int] = ()
+) -> list[Judged]:
+    """Each with the line that the newest look at its rank named. of_stand: looks since which that rank stands still."""
+    of_now = [card for card in cards if card.subject == HANG and card.look in of_stand]
+    return [
+        replace(
+            entry,
+            finding=_with_stand(entry.finding, of_now)
+            if entry.finding.id == HANG
+            else _with_line(entry.finding, cards),
+        )
+        for entry in judged
+    ]
+
+
+def _with_stand(found: Finding, cards: Sequence[StackCard]) -> Finding:
+    """A hang whose stacks were seen: who still waits to be told to look at them has looked."""
+    asks = [act for act in found.actions if ASKS_FOR_STACKS.search(f"{act.text} {act.command or ''}")]
+    seen = [one for card in cards for one in card.stands if one.place]
+    # Whom the others wait for; where nobody is known to be missing, any of them shows what does not end.
+    at = next((one for one in seen if one.rank in found.ranks or not found.ranks), None)
+    if not asks or at is None:
+        return found
+    calls = f", which calls {at.calls}" if at.calls else ""
+    line = f"rank {at.rank} at {at.place} in {at.name}{calls}"
+    text = f"Change what keeps {line}: the others wait for it."
+    if not found.ranks:
+        text = f"Find out why nothing releases {line}: no rank is seen to be missing."
+    named = Action(text, None, asks[0].risk, "an hour")
+    return replace(
+        found,
+        actions=tuple(named if act is asks[0] else act for act in found.actions if act not in asks[1:]),
+        measure_next=tuple(each for each in found.measure_next if not ASKS_FOR_STACKS.search(each)),
+    )
 
 
 def _with_line(found: Finding, cards: Sequence[StackCard]) -> Finding:

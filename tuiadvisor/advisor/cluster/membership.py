@@ -357,8 +357,8 @@ class Roster:
         self.stops.take(agent.host, self._own(agent, payload))
         for entry in objects(payload, "stacks"):
             rank = integer(entry, "rank")
-            if rank in self.ranks and not self._is_anothers(agent, rank):
-                self.stack_looks.take(entry)
+            if rank is not None and rank in self.ranks and not self._is_anothers(agent, rank):
+                self.stack_looks.take(entry, self.ranks[rank].still_since_ns)
         for entry in objects(payload, "recorders"):
             rank = integer(entry, "rank")
             if rank in self.ranks and not self._is_anothers(agent, rank):
@@ -383,6 +383,16 @@ class Roster:
         self.hosts[host] = host_row(host, payload, self.hosts.get(host), self.host_use)
 
     # -- what follows ----------------------------------------------------------------------------------------
+
+    def looks_at_stand(self) -> frozenset[int]:
+        """Numbers of the looks at stacks since which the rank in question has not moved."""
+        return frozenset(
+            look.number
+            for look in self.stack_looks.newest_first()
+            if look.stood_since_ns is not None
+            and look.of in self.ranks
+            and self.ranks[look.of].still_since_ns == look.stood_since_ns
+        )
 
     def world_size(self) -> int | None:
         """The largest world size any rank reports."""

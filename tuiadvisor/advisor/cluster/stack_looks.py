@@ -33,6 +33,7 @@ class Look:
     number: int
     subject: str
     of: int
+    stood_since_ns: int | None = None  # since when it stood where it was looked at, on its host's clock
     threads: list[Sampled] = field(default_factory=list)
 
     def thread(self, rank: int) -> Sampled | None:
@@ -50,8 +51,11 @@ class StackLooks:
     def __init__(self) -> None:
         self._looks: dict[int, Look] = {}
 
-    def take(self, entry: Payload) -> None:
-        """One thread's samples; whose rank it is has been checked."""
+    def take(self, entry: Payload, stood_since_ns: int | None = None) -> None:
+        """One thread's samples; whose rank it is has been checked.
+
+        stood_since_ns: since when that rank has not moved.
+        """
         number, rank, of = integer(entry, "look"), integer(entry, "rank"), integer(entry, "of")
         if number is None or rank is None or of is None:
             return
@@ -60,6 +64,8 @@ class StackLooks:
             look = self._looks[number] = Look(number, text(entry, "subject") or "straggler", of)
             while len(self._looks) > MAX_LOOKS:
                 del self._looks[next(iter(self._looks))]
+        if rank == of:
+            look.stood_since_ns = stood_since_ns
         if len(look.threads) < MAX_THREADS:
             look.threads.append(_sampled(entry, rank))
 
