@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuiadvisor.phases import PHASES
+from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, length
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.shares import known_phases
@@ -177,3 +178,28 @@ def test_progress_is_bounded() -> None:
     """More done than planned is full, nothing planned is empty."""
     assert "████" == Line(tuple(bars.progress(9, 4, 4))).text
     assert "░░░░" == Line(tuple(bars.progress(0, 0, 4))).text
+
+
+@pytest.mark.parametrize(
+    ("width", "label"),
+    [
+        (40, "exposed comm 13.0 ms"),
+        (19, "exp. comm 13.0 ms"),
+        (13, "comm 13.0 ms"),
+        (11, ""),
+    ],
+)
+def test_a_phase_gives_up_letters_before_its_figure(width: int, label: str) -> None:
+    """At 80 columns "exposed comm 13.0..." was cut in its number, and bars kept the name without the share."""
+    assert label == bars.phase_label("comm_exposed", "13.0 ms", width)
+    assert bars.phase_label("forward", "7.29 ms", 10) == "forward"
+
+
+def test_what_a_rank_is_in_is_told_with_the_whole_time() -> None:
+    now = "comm_exposed 13.0 s"
+    said = [text_of.activity(now, width) for width in (30, 18, 12, None)]
+    assert said == ["exposed comm 13.0 s", "exp. comm 13.0 s", "comm 13.0 s", "exposed comm 13.0 s"]
+    assert text_of.activity("comm_exposed 0.0 s", 9) == "exp. comm"
+    assert (
+        text_of.activity("saving a thing 3.0 s", 9) == "saving a thing 3.0 s"
+    )  # no phase: the field cuts it

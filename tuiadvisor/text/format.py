@@ -55,11 +55,16 @@ def following_label(decision: str | None, limit: str) -> str:
     return f"largest {'part' if limit in phases.COMPUTE_AND_REST else 'loss'} of a step"
 
 
-def activity(now: str) -> str:
-    """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s', 'data_wait 0.0 s' the name."""
+def activity(now: str, width: int | None = None) -> str:
+    """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s', 'data_wait 0.0 s' the name.
+
+    width: what there is room for; a shorter name leaves the time whole.
+    """
     first, blank, rest = now.partition(" ")
-    name = PHASE_NAMES.get(first, first)
-    return name if rest == "0.0 s" else f"{name}{blank}{rest}"
+    phase = phases.BY_NAME.get(first)
+    names = (first,) if phase is None else (phase.label, phase.short, phase.tiny)
+    said = [name if rest == "0.0 s" else f"{name}{blank}{rest}" for name in names]
+    return next((each for each in said if width is None or len(each) <= width), said[0])
 
 
 def so_far(phases: Sequence[tuple[str, float]]) -> str:

@@ -82,11 +82,20 @@ def _bar_text(phase: str, value: float, cells: int, *, named: bool) -> str:
     if not named:
         return letter * cells
     # The edge parts two phases where colours do not.
-    name = text_of.phase_name(phase)
-    for label in (f"▏{name} {text_of.share(value)} ", f"▏{name} "):
-        if cell_len(label) <= cells:
-            return label.ljust(cells)
+    label = phase_label(phase, text_of.share(value), cells - 2)
+    if label:
+        return f"▏{label} ".ljust(cells)
     return f"▏{letter}".ljust(cells) if cells > 1 else letter
+
+
+def phase_label(phase: str, figure: str, width: int) -> str:
+    """Return the phase's name with its figure, its shorter names where the longer one leaves no room for that.
+
+    Without the figure where none does; "" where the name has no room either.
+    """
+    names = (text_of.phase_name(phase), SHORT_NAMES.get(phase, ""), TINY_NAMES.get(phase, ""))
+    with_figure = [f"{name} {figure}" for name in names if name]
+    return next((label for label in (*with_figure, names[0]) if cell_len(label) <= width), "")
 
 
 def legend(shares: Shares, seconds: Shares, width: int, max_rows: int) -> list[Line]:

@@ -124,16 +124,12 @@ def lanes(name: str, seconds: Shares, hidden_s: float | None, width: int) -> lis
     for (phase, value), size in zip(known, cells, strict=True):
         if phase == "comm_exposed":
             compute.append(("·" * size, "dim"))
-            comm.append((_filled("exposed", text_of.seconds(value), size), "phase:comm_exposed"))
+            comm.append((_filled("exposed", text_of.seconds(value), size, "exp."), "phase:comm_exposed"))
         elif phase in COMPUTE:
-            compute.append(
-                (_filled(text_of.phase_name(phase), text_of.seconds(value), size), f"phase:{phase}")
-            )
+            compute.append((_of_phase(phase, text_of.seconds(value), size), f"phase:{phase}"))
             comm += _under(phase, value, size, hidden_s)
         else:
-            compute.append(
-                (_filled(text_of.phase_name(phase), text_of.seconds(value), size), f"phase:{phase}")
-            )
+            compute.append((_of_phase(phase, text_of.seconds(value), size), f"phase:{phase}"))
             comm.append((" " * size, "text"))
     first: Span = (fit(name, NAME_WIDTH), "strong")
     second: Span = (fit("  comm", NAME_WIDTH), "dim")
@@ -152,8 +148,13 @@ def _under(phase: str, value: float, size: int, hidden_s: float | None) -> list[
     ]
 
 
-def _filled(name: str, figure: str, size: int) -> str:
-    for text in (f"▏{name} {figure}", f"▏{name}", "▏"):
+def _of_phase(phase: str, figure: str, size: int) -> str:
+    return f"▏{bars.phase_label(phase, figure, size - 1)}".ljust(size) if size else ""
+
+
+def _filled(name: str, figure: str, size: int, short: str = "") -> str:
+    """short: what stands for the name where that leaves the figure no room."""
+    for text in (f"▏{name} {figure}", f"▏{short or name} {figure}", f"▏{name}", "▏"):
         if len(text) <= size:
             return text.ljust(size)
     return ""

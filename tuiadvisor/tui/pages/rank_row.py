@@ -161,7 +161,9 @@ def rank_line(rank: RankRow, columns: Columns, heat_first_step: int | None, left
         return _joined([*fields, ((fit(why, room), role if rank.state in GONE else "dim"),)], target)
     fields += _measured(rank, columns, heat_first_step, left_step, is_loud=rank.is_culprit)
     if columns.now:
-        fields.append(((fit(text_of.activity(rank.now) or rank.state_detail, columns.now), "dim"),))
+        fields.append(
+            ((fit(text_of.activity(rank.now, columns.now) or rank.state_detail, columns.now), "dim"),)
+        )
     return _joined(fields, target)
 
 
