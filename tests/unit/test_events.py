@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from snapshot import views
-from synthetic_run import Fault, Job, encoded, folded, frames
+from synthetic_run import MS, Fault, Job, encoded, folded, frames
 from test_cli_first_steps import RUN
 from test_tui_navigator import Keyboard
 from thinned import thinned
@@ -30,7 +30,7 @@ from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.pages.around import around
 from tuiadvisor.tui.pages.events import EventsPage
-from tuiadvisor.views.event import GONE_S, SETTLE_S, Captured, Event, LevelChange, StepTimes
+from tuiadvisor.views.event import CHANGE, GONE_S, SETTLE_S, Captured, Event, LevelChange, StepTimes
 from tuiadvisor.views.run_view import PastFinding, Trend
 
 if TYPE_CHECKING:
@@ -906,3 +906,16 @@ def test_what_was_seen_standing_did_not_begin_later() -> None:
         sooner.take(at(view, second, step, findings=(now, *others)))
     begun = [event for event in sooner.events if event.kind == "onset" and event.ranks == found.ranks]
     assert [(320, False)] == [(event.step, event.by_then) for event in begun]
+
+
+@pytest.mark.parametrize(("longer_ms", "is_told"), [(1.3, False), (6.0, True)])
+def test_a_change_of_level_is_told_only_if_it_is_worth_acting_on(longer_ms: float, is_told: bool) -> None:
+    """The first 20 s of the demo told four times that communication is 3 ms shorter or longer, of 40 ms a step."""
+    job = Job(num_ranks=4, num_steps=400, faults=(Fault("forward", None, longer_ms * MS, onset=200),))
+    view = folded(frames(job)).view()
+    assert view.window.change.startswith("since step "), "the figures say since when they are, in either case"
+    log = EventLog()
+    log.take(view)
+    told = [event for event in log.events if event.kind == CHANGE]
+    assert is_told == bool(told)
+    assert is_told == bool(view.changes)

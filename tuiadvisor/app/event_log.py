@@ -342,8 +342,9 @@ class EventLog:
             self._note((CHANGE, change.step), _timed(event, view))
         told = {change.step for change in view.changes}
         for step, name in view.trend.marks:
-            if name == NEW_LEVEL and step not in told:
-                words = view.window.change or "the job changed: figures are of the steps since"
+            # One whose size is known is among the changes, or too small to be told.
+            if name == NEW_LEVEL and step not in told and not view.window.change:
+                words = "the job changed: figures are of the steps since"
                 self._note((CHANGE, step), _timed(Event(CHANGE, step, (), words), view))
         died = deaths_of(view)
         if died is not None:

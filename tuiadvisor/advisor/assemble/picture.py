@@ -18,6 +18,7 @@ from tuiadvisor.metrics.series.bootstrap import CONFIDENCE, mean_interval
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
+from tuiadvisor.metrics.window.slow_stretches import MIN_LONGER
 from tuiadvisor.phases import BY_NAME, CHAIN, PHASES
 from tuiadvisor.views.event import LevelChange
 from tuiadvisor.views.run_view import (
@@ -159,14 +160,20 @@ def _change_words(step: int, shift_s: float, rank: int | None) -> str:
 
 
 def level_changes(diagnosis: Diagnosis | None) -> tuple[LevelChange, ...]:
-    """Where the job or one rank went to another level, the last one too: what is over by then has happened as well."""
+    """Where the job or one rank went to another level, the last one too: what is over by then has happened as well.
+
+    Those alone that are worth acting on. Smaller ones begin a window, and its figures say since when they are.
+    """
     if diagnosis is None:
         return ()
+    cycle = diagnosis.steady_barrier.cycle_K
+    least_s = MIN_LONGER * (median_or_none(cycle[np.isfinite(cycle)]) or 0.0)
     found = [
         LevelChange(step, () if rank is None else (rank,), _change_words(step, shift_s, rank))
         for step, shift_s, rank in diagnosis.earlier_changes
+        if abs(shift_s) >= least_s
     ]
-    if words := _change(diagnosis):
+    if abs(diagnosis.regime_shift_s or 0.0) >= least_s and (words := _change(diagnosis)):
         rank = diagnosis.regime_rank if diagnosis.regime_phase is None else None
         found.append(LevelChange(diagnosis.regime_step or 0, () if rank is None else (rank,), words))
     return tuple(found)
