@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -906,6 +907,19 @@ def test_what_was_seen_standing_did_not_begin_later() -> None:
         sooner.take(at(view, second, step, findings=(now, *others)))
     begun = [event for event in sooner.events if event.kind == "onset" and event.ranks == found.ranks]
     assert [(320, False)] == [(event.step, event.by_then) for event in begun]
+
+
+def test_what_happened_at_one_step_is_listed_in_the_order_of_time() -> None:
+    """The alert of a stall stood above the end of that stall, 36 s later."""
+    events = (
+        Event("stalled", 1483, (1,), "ranks 0 and 2 wait for rank 1", 1_700_000_000.0),
+        Event("resolved", 1483, (), "moves again after 42 s", 1_700_000_042.0),
+    )
+    page, state = EventsPage(), replace(views.replay(), events=events)
+    rang = strftime("%H:%M:%S", localtime(1_700_000_006.0))
+    page._alerts.append((rang, Event("alert", 1483, (1,), "train.py stalled")))
+    text = "\n".join(row.text for row in page.lines(state, 100, 24))
+    assert text.index("moves again") < text.index("train.py stalled") < text.index("wait for rank 1")
 
 
 @pytest.mark.parametrize(("longer_ms", "is_told"), [(1.3, False), (6.0, True)])

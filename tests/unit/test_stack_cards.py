@@ -58,16 +58,22 @@ def card(*entries: dict[str, Any]) -> StackCard:
     return found
 
 
-def looked_at(*entries: dict[str, Any], missing: int | None = 1, later_s: float = 0.0) -> RunView:
+def looked_at(
+    *entries: dict[str, Any],
+    missing: int | None = 1,
+    later_s: float = 0.0,
+    thread: str = "waiting",
+    num_steps: int = 200,
+) -> RunView:
     """Four ranks that hang, and what agents sent of their stacks. later_s: they have moved since, and hang again."""
-    job = Job()
+    job = Job(num_steps=num_steps)
     last_s = 1.0 + 0.02 * job.num_steps
     told = list(frames(job))
     for seq, (since_s, stacks) in enumerate(((last_s, entries), (last_s + later_s, ())), start=90):
         phase = {rank: "data_wait" if rank == missing else "backward" for rank in range(4)}
         ranks = [
             {"rank": rank, "state": "live", "detail": "", "phase": phase[rank], "step": job.num_steps}
-            | {"phase_since_ns": round(since_s * 1e9)}
+            | {"phase_since_ns": round(since_s * 1e9), "thread": thread if rank == missing else "waiting"}
             for rank in range(4)
         ]
         now_ns = round((since_s + 40) * 1e9)
@@ -105,6 +111,22 @@ def test_of_a_hang_whose_stacks_were_seen_the_change_is_the_line_not_to_look_for
         "Find out why nothing releases rank 0 at train.py:80 in main, which calls backward: no rank is seen to be "
         "missing."
     )
+
+
+def test_where_a_signal_stopped_a_rank_is_no_line_to_change() -> None:
+    """After C the second thing to do was "Change what keeps rank 1 at train.py:19": it was SIGSTOP."""
+    seen = [entry(1, [LATE] * 9, subject="hang", of=1)]
+    before, after = (
+        [found for found in looked_at(*told, thread="stopped").findings if found.id == "hang"]
+        for told in ((), seen)
+    )
+    assert [act.command for act in before[0].actions] == ["kill -CONT 101", "tuiadvisor stacks"]
+    assert [act.command for act in after[0].actions] == ["kill -CONT 101"]
+
+
+def test_the_step_of_a_hang_is_written_as_everywhere() -> None:
+    """It was "at step 1483" beside "step 1,482"."""
+    assert "at step 1,200" in looked_at(num_steps=1200).verdict.sentence
 
 
 def test_the_line_that_makes_a_rank_late_is_named_with_its_time() -> None:

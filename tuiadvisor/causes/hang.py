@@ -132,14 +132,14 @@ def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
     if found.is_dumped:
         return who_waits_words(found)
     if not found.waiting:
-        return all_stopped_words(found) + ("" if found.step is None else f", at step {found.step}")
+        return all_stopped_words(found) + ("" if found.step is None else f", at step {found.step:,}")
     known = evidence_words(found)
     words = _without_evidence(found, num_known, world_size, has_more=bool(known))
     return f"{words}; {known}" if known else words
 
 
 def _without_evidence(found: Standstill, num_known: int, world_size: int | None, *, has_more: bool) -> str:
-    since = "" if found.step is None else f", at step {found.step}"
+    since = "" if found.step is None else f", at step {found.step:,}"
     if found.is_death:
         how = found.how_ended or ("is gone" if len(found.missing) == 1 else "are gone")
         return f"{rank_words(found.missing)} {how}; {_still_wait(found)}{since}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ASKS_FOR_LINES: Final = re.compile(r"\btuiadvisor stacks \S+ --lines\b")
 ASKS_FOR_STACKS: Final = re.compile(r"\btuiadvisor stacks\b|C shows the line of code")
+GO_ON: Final = "kill -CONT"
 LEAST_OF_LOSS: Final = 0.5  # chosen: a line that explains less leaves the larger part to be looked for
 LEAST_OF_SAMPLES: Final = 0.5  # chosen: of the loader's workers, whose steps nobody counts
 
@@ -50,6 +51,9 @@ def _with_stand(found: Finding, cards: Sequence[StackCard]) -> Finding:
     at = next((one for one in seen if one.rank in found.ranks or not found.ranks), None)
     if not asks or at is None:
         return found
+    if any((act.command or "").startswith(GO_ON) for act in found.actions):
+        # Where a signal met it explains nothing: it goes on from there once it is let.
+        return replace(found, actions=tuple(act for act in found.actions if act not in asks))
     calls = f", which calls {at.calls}" if at.calls else ""
     line = f"rank {at.rank} at {at.place} in {at.name}{calls}"
     text = f"Change what keeps {line}: the others wait for it."

@@ -161,7 +161,8 @@ class EventsPage(Page):
         """All events, newest first, each with its time of day."""
         newest_s = max((event.wall_s for event in state.events if event.wall_s is not None), default=None)
         told = [*((_when(event, newest_s), event) for event in state.events), *self._alerts]
-        told.sort(key=lambda pair: -1 if pair[1].step is None else pair[1].step)
+        # What happened at one step in the order of time: an alert does not come after the end of its stall.
+        told.sort(key=lambda pair: (-1 if pair[1].step is None else pair[1].step, pair[0]))
         return told[::-1]
 
     def _why_empty(self, num_known: int, state: FeedState) -> str:
