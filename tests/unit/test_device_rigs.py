@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from device_rigs import RIGS, TWINS
-from device_worlds import said_of
+from device_worlds import judged, said_of
+from simulated_devices import DeviceJob, folded, frames, simulate
 
 pytestmark = pytest.mark.slow
 
@@ -60,3 +63,14 @@ def test_ranks_of_the_quick_one_of_two_exchanges_are_not_called_late(num_ranks: 
 
     assert said.word == "unknown", said.words
     assert "of which nothing tells what is waiting for another rank" in said.words
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.extended), 3, 5])
+def test_data_late_on_all_does_not_hide_that_a_device_is_slow_in_all_it_computes(seed: int) -> None:
+    """Threads far ahead drift apart: the slow device happens to wait for data a little longer than most, too."""
+    world = RIGS["data late on all and one device slow"]
+    job = replace(world.build(DeviceJob(num_ranks=8, sync_every=0)), seed=seed)
+    said = judged(world, job, folded(frames(simulate(job))))
+
+    assert said.word == "right", said.words
+    assert "r2 device" in said.words

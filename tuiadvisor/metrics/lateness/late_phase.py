@@ -33,7 +33,10 @@ HeldReason = Literal["core", "limit", "stopped", "data"]
 MIN_TYPICAL: Final = (
     0.67  # chosen: of the mean delay; with less in most steps it is another phase's each time
 )
-SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
+SPREAD_SHARE: Final = 0.2  # of the delay in compute: a phase with less takes no part in a spread
+MOST_IN_COMPUTE: Final = (
+    0.5  # of the delay, chosen: more than all else together, whatever else is late beside
+)
 NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
 MIN_HELD_BACK: Final = 0.5  # of the samples: a device that is held back now and then is slow now and then
 MIN_CLOCK_DEFICIT: Final = (
@@ -301,7 +304,10 @@ def _positive(parts: Mapping[str, float]) -> float:
 
 
 def _spread(positive: dict[str, float], total: float) -> bool:
-    """Whether the delay lies in several compute phases at once: no single piece of code explains that."""
+    """Whether most of the delay lies in several compute phases at once: no single piece of code explains that.
+
+    What is late beside, as a wait for data that another reason has, leaves it so.
+    """
     compute = [positive.get(name, 0.0) for name in COMPUTE_PHASES]
-    several = sum(value > SPREAD_SHARE * total for value in compute) >= 2
-    return several and sum(compute) >= MIN_COVER * total
+    several = sum(value > SPREAD_SHARE * sum(compute) for value in compute) >= 2
+    return several and sum(compute) >= MOST_IN_COMPUTE * total
