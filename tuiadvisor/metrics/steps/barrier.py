@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median, row_median
-from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX, consecutive, picked
+from tuiadvisor.metrics.steps.step_table import COMM, OTHER, PHASE_INDEX, consecutive, picked
 from tuiadvisor.metrics.steps.stood_clocks import stood_HK
+from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
@@ -203,10 +204,37 @@ def _waited_before_s(table: StepTable) -> Floats:
 
 def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
     work = table.step_s_RK - comm_RK
-    cycle = column_median(table.step_s_RK)
+    cycle = column_median(_by_clocks_that_went(table, complete_K))
     transfer = -_column_max(-comm_RK)
     complete = complete_K & (cycle > 0)
     return _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
+
+
+def _by_clocks_that_went(table: StepTable, complete_K: Bools) -> Floats:
+    """How long each rank's steps took, NaN where its host's clock stood in one: by that they were over at once."""
+    stood = _stood_RK(table, complete_K)
+    if stood is None:
+        return table.step_s_RK
+    lost_RK = np.diff(stood, axis=1, prepend=stood[:, :1]) < 0
+    return np.where(lost_RK, np.nan, table.step_s_RK)
+
+
+def _stood_RK(table: StepTable, complete_K: Bools) -> Floats | None:
+    """`stood_HK` of each rank's host, by when it left the exchange: a device is then at what follows in its step."""
+    hosts, host_R = _hosts(table)
+    if len(hosts) < 2:
+        return None
+    after = [table.phase_s_PRK[PHASE_INDEX[name]] for name in AFTER_BARRIER if name != PHASES[OTHER]]
+    left_RK = table.end_s_RK - np.nansum(after, axis=0)
+    stood = stood_HK(np.where(complete_K, _group_medians(left_RK, host_R, len(hosts)), np.nan))
+    return None if stood is None else np.asarray(stood[host_R])
+
+
+def _hosts(table: StepTable) -> tuple[list[str], Ints]:
+    """(each host once, which of them each rank's is)."""
+    hosts = sorted(set(table.hosts))
+    number = {host: index for index, host in enumerate(hosts)}
+    return hosts, np.array([number[host] for host in table.hosts])
 
 
 def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | None:
@@ -298,11 +326,9 @@ def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
     whatever the clocks say; a median over a block of steps removes who happened to be woken first.
     """
     num_steps = table.num_steps
-    hosts = sorted(set(table.hosts))
+    hosts, host_R = _hosts(table)
     if len(hosts) < 2:
         return np.zeros(table.present_RK.shape)
-    number = {host: index for index, host in enumerate(hosts)}
-    host_R = np.array([number[host] for host in table.hosts])
     release_HK = _group_medians(table.release_s_RK, host_R, len(hosts))
     num_blocks = -(-num_steps // CLOCK_BLOCK_STEPS)
     usable_HK = np.where(usable_K, release_HK, np.nan)
