@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 from device_rigs import RIGS, TWINS
 from device_troubles import TROUBLES
+from device_weather import FAIR, WEATHER
 from device_worlds import FURTHER, TABLE, Said, World, said_of
 
 SYNCS = (1, 10, 0)
@@ -57,6 +58,7 @@ def main() -> int:
         ("further", FURTHER),
         ("on clusters", TROUBLES),
         ("in practice", {**RIGS, **TWINS}),
+        ("that comes and goes", {**WEATHER, **FAIR}),
     ):
         lines.append(f"| **{title}** |" + " |" * len(options.ranks))
         for name, world in names.items():

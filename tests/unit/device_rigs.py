@@ -24,6 +24,7 @@ from device_worlds import (
     changed,
     clocked,
     everyone,
+    on_two_hosts,
     one,
     second_half,
     two_bad,
@@ -37,6 +38,7 @@ from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_colu
 BACKWARD: Final = frozenset({"backward"})
 FORWARD: Final = frozenset({"forward"})
 OTHER: Final = HOST | {"other"}
+STRETCHES: Final = frozenset({"slow_stretches"})
 LONG: Final = changed(num_steps=400)
 
 
@@ -78,25 +80,46 @@ def twice(sequence: list[Frame]) -> list[Frame]:
     return result
 
 
+def heat(num_steps: int, why: str = "") -> Build:
+    """Steps of 300 ms; why: NVML's word for what holds devices back while a fault slows them; "": nobody asks."""
+    return within(scaled(10 / 3), changed(num_steps=num_steps, throttled_by=why))
+
+
 RIGS: Final[dict[str, World]] = {
     "one device held back by heat for 30 s, cool for 30 s, steps of 300 ms": World(
-        within(
-            scaled(10 / 3), within(changed(num_steps=1000), one("device", factor=1.25, every=200, length=100))
-        ),
-        bad,
-        SLOW_WORDS,
-        findings=TURNS,
-        must_all=False,
-        is_sized=False,
+        within(heat(1000), one("device", factor=1.25, every=200, length=100)), bad, DEVICE, first=488
     ),
     "all devices held back by heat for 30 s, cool for 30 s, steps of 300 ms": World(
-        within(
-            scaled(10 / 3),
-            within(changed(num_steps=1000), everyone("device", factor=1.25, every=200, length=100)),
-        ),
-        findings=frozenset({"slow_stretches", "slower_since"}),
-        is_sized=False,
+        within(heat(1000), everyone("device", factor=1.25, every=200, length=100)),
+        findings=STRETCHES,
+        first=488,
         may_pause=True,
+    ),
+    "one device was held back by heat twice for 30 s, NVML tells": World(
+        within(heat(600, "thermal (hardware)"), one("device", factor=1.25, onset=150, every=200, length=100)),
+        bad,
+        DEVICE,
+        first=88,
+    ),
+    "all devices were held back by heat twice for 30 s, NVML tells": World(
+        within(
+            heat(600, "thermal (hardware)"), everyone("device", factor=1.25, onset=150, every=200, length=100)
+        ),
+        findings=STRETCHES,
+        first=88,
+    ),
+    "all devices held back by heat for 40 s, cool for 20 s, NVML tells": World(
+        within(heat(1000, "thermal (software)"), everyone("device", factor=1.25, every=200, length=133)),
+        findings=STRETCHES,
+        first=488,
+    ),
+    "the devices of one of two hosts held back by heat for 30 s, cool for 30 s": World(
+        lambda job: on_two_hosts(heat(1000)(job)).with_faults(
+            Fault("device", second_half(job), factor=1.25, every=200, length=100)
+        ),
+        second_half,
+        DEVICE | HOST,
+        first=488,
     ),
     "one rail degraded: one of two groups exchanges eight times slower": World(
         lambda job: in_pairs(job).with_faults(Fault("link", (1,), factor=8)),
@@ -282,7 +305,8 @@ RIGS: Final[dict[str, World]] = {
     ),
 }
 TWINS: Final[dict[str, World]] = {
-    "steps of 300 ms, healthy": World(within(scaled(10 / 3), changed(num_steps=1000))),
+    "steps of 300 ms, healthy": World(heat(1000)),
+    "steps of 300 ms, healthy, NVML tells": World(heat(1000, "thermal (hardware)")),
     "tensor-parallel pairs whose halves exchange apart, healthy": World(in_pairs),
     "accumulation, short queue, healthy": World(changed(queue=12, num_steps=400)),
     "tokens told, healthy": World(changed(tokens=8192)),

@@ -194,7 +194,7 @@ FURTHER: Final[dict[str, World]] = {
         must_all=False,
         is_sized=False,  # spread evenly over the ranks it would be half
     ),
-    "well for fifty steps, slow for fifty, in turn": World(on_and_off, bad, DEVICE, first=350),
+    "well for fifty steps, slow for fifty, in turn": World(on_and_off, bad, DEVICE, first=2),
     "accumulation over four micro-steps, healthy": World(changed(micro_steps=4, queue=400)),
     "accumulation over four micro-steps, one device slow": World(
         within(changed(micro_steps=4, queue=400), SLOW), bad, DEVICE

@@ -50,6 +50,7 @@ MAX_RESOLVED = 2
 MEETING_S = 50e-6  # of a few numbers
 EVENT_S = 5e-6  # from the record of a border to its passing on an idle device
 START_S = 1.0
+HELD_FROM_MHZ = 1755  # of a device that is well
 LIGHT_COST_NS = (
     80_000  # of the hooks in a step, and with the device's events: seen on an H200 with the Python hooks
 )
@@ -134,6 +135,9 @@ class DeviceJob:
     seed: int = 0
     host_clock_s: dict[int, float] = field(default_factory=dict, hash=False)  # host index -> clock offset
     mhz: tuple[int, ...] = ()  # of each rank's device, as NVML tells; (): nobody asks
+    throttled_by: str = (
+        ""  # why NVML says, once a second, that devices are held back while a fault slows them
+    )
     samples: int = 32
     micro_steps: int = 1  # forwards and backwards before the exchange, each of them as long as one alone
     meetings: int = 0  # layers in whose forward and backward all ranks meet (SyncBatchNorm)
@@ -683,12 +687,44 @@ def frames(run: DeviceRun, *, with_devices: bool = True, steps_a_frame: int = 40
                 payload = pack_columns(np.concatenate(here[host]), EVENT_NAMES)
                 result.append(Frame(FrameKind.EVENTS, source, seq + 1, time_ns, payload))
             if job.mhz:
-                result.append(_nvml(job, host, ranks.tolist(), seq + 2, time_ns))
+                result.append(_nvml(job, host, ranks.tolist(), seq + 2, time_ns, job.mhz))
+            if job.throttled_by:
+                result += _nvml_by_the_second(run, host, ranks, seq, (int(chunk[0]), int(chunk[-1])))
+        if job.throttled_by:
+            seq += 1000
     return result
 
 
-def _nvml(job: DeviceJob, host: str, ranks: list[int], seq: int, time_ns: int) -> Frame:
-    highest = max(job.mhz)
+def _nvml_by_the_second(
+    run: DeviceRun, host: str, ranks: Ints, seq: int, steps: tuple[int, int]
+) -> list[Frame]:
+    """Of a host's devices, each second of these steps: held back where a fault makes all they compute slower."""
+    job = run.job
+    slower = np.ones((job.num_steps, job.num_ranks))
+    for fault in job.faults:
+        if fault.kind == "device":
+            slower = np.where(_hit(fault, job), slower * _factor(fault, job.num_steps), slower)
+    begin = run.recorded[:, 0, ranks[0]]
+    result = []
+    for number, at_s in enumerate(np.arange(np.ceil(begin[steps[0]]), run.recorded[steps[1], -1, ranks[0]])):
+        step = int(np.clip(np.searchsorted(begin, at_s, side="right") - 1, 0, job.num_steps - 1))
+        mhz = tuple(np.rint(HELD_FROM_MHZ / slower[step]).astype(int).tolist())
+        time_ns = round(at_s * 1e9) + _offset_ns(job, int(ranks[0]))
+        result.append(_nvml(job, host, ranks.tolist(), seq + 3 + number, time_ns, mhz, HELD_FROM_MHZ))
+    return result
+
+
+def _nvml(  # noqa: PLR0917 - one sample
+    job: DeviceJob,
+    host: str,
+    ranks: list[int],
+    seq: int,
+    time_ns: int,
+    mhz: tuple[int, ...],
+    highest: int | None = None,
+) -> Frame:
+    highest = highest or max(mhz)
+    why = job.throttled_by or "hardware slowdown"
     gpus = [
         {
             "index": rank % job.ranks_per_host,
@@ -697,14 +733,14 @@ def _nvml(job: DeviceJob, host: str, ranks: list[int], seq: int, time_ns: int) -
             "is_lost": False,
             "xids": [],
             "utilization": 0.97,
-            "sm_clock_mhz": job.mhz[rank],
+            "sm_clock_mhz": mhz[rank],
             "max_sm_clock_mhz": 1980,
             "memory_used_bytes": 60 << 30,
             "memory_total_bytes": 141 << 30,
             "power_w": 612.4,
             "power_limit_w": 700.0,
             "temperature_c": 61,
-            "throttle_reasons": ["hardware slowdown"] if job.mhz[rank] < 0.97 * highest else [],
+            "throttle_reasons": [why] if mhz[rank] < 0.97 * highest else [],
             "pids": [100 + rank],
             "parts": None,
         }

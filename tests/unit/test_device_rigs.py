@@ -6,11 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
+import numpy as np
 import pytest
-from device_rigs import RIGS, TWINS
-from device_worlds import judged, said_of
+from device_rigs import RIGS, TWINS, heat
+from device_weather import FAIR, WEATHER
+from device_worlds import judged, one, said_of, within
 from simulated_devices import DeviceJob, folded, frames, simulate
+from thinned import thinned
+
+from tuiadvisor.stream.frames import Frame, FrameKind
 
 pytestmark = pytest.mark.slow
 
@@ -18,12 +24,9 @@ NOT_RIGHT = {
     # Who waits least came last within a group that exchanges alone; which group's exchange is slow nothing tells.
     "one rail degraded: one of two groups exchanges eight times slower": "unknown",
 }
-# Of the 512 steps that are held two waves were seen to begin, and the run ends in a cool one: they are kept.
-TWO_WAVES = {
-    "one device held back by heat for 30 s, cool for 30 s, steps of 300 ms",
-    "all devices held back by heat for 30 s, cool for 30 s, steps of 300 ms",
-}
 ALWAYS = {
+    "one device held back by heat for 30 s, cool for 30 s, steps of 300 ms",
+    "all devices were held back by heat twice for 30 s, NVML tells",
     "one rail degraded: one of two groups exchanges eight times slower",
     "one card degraded: two of the ranks copy and exchange slower",
     "one rank alone waits for its device in each layer",
@@ -32,16 +35,20 @@ ALWAYS = {
     "one rank accumulates by mistake: twice the work a step",
     "hot expert: one rank's forward longer where ranks meet in forward",
     "tensor-parallel pairs whose halves exchange apart, healthy",
+    "power cap on one node of four, NVML tells",
+    "all devices' heat is a sawtooth of 5 s, NVML tells",
+    "one device always slow, all devices hot for 30 s of 60",
+    "a hot host of two whose agent alone asks NVML",
+    "four hosts, healthy, NVML tells",
 }
+ALL = {**RIGS, **TWINS, **WEATHER, **FAIR}
 
 
 def parameters() -> list[object]:
     """Every situation by name, and the twins of those that change the job."""
     result = []
-    for name in {**RIGS, **TWINS}:
+    for name in ALL:
         marks = [] if name in ALWAYS else [pytest.mark.extended]
-        if name in TWO_WAVES:
-            marks.append(pytest.mark.xfail(strict=True, reason="two waves may be two events"))
         result.append(pytest.param(name, id=name, marks=marks))
     return result
 
@@ -49,7 +56,7 @@ def parameters() -> list[object]:
 @pytest.mark.parametrize("name", parameters())
 def test_nothing_that_is_said_of_a_cluster_is_wrong(name: str) -> None:
     """With 4 ranks and a look at the loss in every tenth step."""
-    said = said_of({**RIGS, **TWINS}[name], 4, 10)
+    said = said_of(ALL[name], 4, 10)
 
     assert said.word == NOT_RIGHT.get(name, "right"), said.words
 
@@ -74,3 +81,76 @@ def test_data_late_on_all_does_not_hide_that_a_device_is_slow_in_all_it_computes
 
     assert said.word == "right", said.words
     assert "r2 device" in said.words
+
+
+@pytest.mark.parametrize("num_ranks", thinned([2, 4, 8], [4]))
+def test_a_device_that_is_held_back_for_some_of_the_time_is_told_with_its_clock(num_ranks: int) -> None:
+    """As NVML tells it of just those steps, though it runs well when the look is taken; two times are enough then."""
+    said = said_of(RIGS["one device was held back by heat twice for 30 s, NVML tells"], num_ranks, 10)
+
+    assert said.word == "right", said.words
+    assert (
+        "of the steps, on its device, which runs at 1404 MHz then against 1755 (thermal (hardware))"
+        in said.words
+    )
+
+
+@pytest.mark.parametrize("num_ranks", thinned([1, 2, 4, 8], [1, 4]))
+def test_devices_that_are_held_back_together_are_told_with_their_clock(num_ranks: int) -> None:
+    """So are two thirds of the steps: which level is the usual one the devices tell."""
+    said = said_of(RIGS["all devices held back by heat for 40 s, cool for 20 s, NVML tells"], num_ranks, 10)
+
+    assert said.word == "right", said.words
+    assert "on all ranks, while their devices run at 1404 MHz against 1755 (thermal (software))" in said.words
+
+
+@pytest.mark.parametrize("num_ranks", thinned([4, 8], [4]))
+@pytest.mark.parametrize("why", ["", "thermal (hardware)"])
+def test_one_stretch_is_no_heat_that_comes_and_goes(num_ranks: int, why: str) -> None:
+    """It is over; and what a rank does once nobody is named for afterwards."""
+    fault = one("device", factor=1.25, onset=200, until=300)
+    view = folded(frames(simulate(within(heat(500, why), fault)(DeviceJob(num_ranks=num_ranks)))))
+
+    assert (view.verdict.decision, view.stragglers) == ("keep", ()), view.verdict.sentence
+
+
+def test_heat_of_which_the_device_says_nothing_is_not_called_held_back() -> None:
+    """NVML saw the clock all along, at its height: the rank is late for a while again and again all the same."""
+    world = RIGS["one device held back by heat for 30 s, cool for 30 s, steps of 300 ms"]
+    job = replace(world.build(DeviceJob(num_ranks=4, sync_every=10)), mhz=(1755,) * 4)
+    said = judged(world, job, folded(frames(simulate(job))))
+
+    assert said.word == "right", said.words
+    assert "in all compute phases alike, so on its device" in said.words
+
+
+def flickering(sequence: list[Frame], seed: int) -> list[Frame]:
+    """NVML tells of a power cap for some seconds at a time, of each device by lot: it slows nothing."""
+    stream, held = np.random.default_rng(seed), dict[str, bool]()
+    result = []
+    for frame in sequence:
+        if frame.kind == FrameKind.HOST:
+            gpus = []
+            for gpu in cast("list[dict[str, object]]", frame.payload["gpus"]):
+                name = str(gpu["uuid"])
+                held[name] = held.get(name, False) != (stream.random() < 0.1)  # ten seconds each
+                why = ["power cap"] if held[name] else []
+                gpus.append({**gpu, "throttle_reasons": why, "sm_clock_mhz": 1500 if held[name] else 1755})
+            frame = replace(frame, payload={**frame.payload, "gpus": gpus})  # noqa: PLW2901
+        result.append(frame)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("seed", "num_ranks"),
+    [(0, 4), *(pytest.param(n, r, marks=pytest.mark.extended) for n in range(1, 6) for r in (1, 2, 8))],
+)
+def test_a_cap_that_slows_nothing_is_no_cause_of_anything(seed: int, num_ranks: int) -> None:
+    """Beside healthy steps, and beside a rank that is late for data in turns: nobody's clock is blamed."""
+    job = replace(heat(600, "power cap")(DeviceJob(num_ranks=num_ranks, sync_every=10)), seed=seed)
+    view = folded(flickering(frames(simulate(job)), seed))
+
+    assert (view.verdict.decision, view.stragglers) == ("keep", ()), view.verdict.sentence
+    late = one("data", 0.3, every=200, length=100)(job)
+    said = folded(flickering(frames(simulate(late)), seed)).verdict.sentence
+    assert "MHz" not in said

@@ -227,6 +227,7 @@ def _witnesses(
     return Witnesses(
         off_core=lambda last_s: roster.outside.seen(table.ranks, last_s, until_ns),
         device_clocks=lambda last_s: roster.device_clocks.clocks(places, last_s),
+        held_back=lambda row, begin, end: roster.device_clocks.throttled(places[row], begin, end),
         # What may have stopped whom took 4 of 110 ms of a view of 512 ranks none of which ever was.
         was_stopped=roster.stops.within(hosts) if roster.stops.has_seen(hosts) else None,
         stopped_at=roster.stops.times(hosts),

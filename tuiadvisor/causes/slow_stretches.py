@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.metrics.steps.held_steps import Throttled
 
 
 def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
@@ -33,9 +34,16 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
         "stretches_unexplained": int(
             found is not None and not is_more_work(found.work_growth, found.longer_share)
         ),
+        "stretches_held": int(found is not None and found.held is not None),
+        "stretches_held_words": "" if found is None or found.held is None else _held_words(found.held),
         "stretches_phase": phase,
         "stretches_phase_words": "" if phase is None else f", mostly {PHASE_WORDS.get(phase, f'in {phase}')}",
     }
+
+
+def _held_words(held: Throttled) -> str:
+    why = f" ({', '.join(held.reasons)})" if held.reasons else ""
+    return f", while their devices run at {held.mhz:.0f} MHz against {held.free_mhz:.0f}{why}"
 
 
 def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
@@ -55,6 +63,8 @@ job stretches_longer share by which their steps are longer than the usual ones
 job stretches_since steps job step at which the first one that was seen begins
 job stretches_regular flag 1 if they come at equal distances
 job stretches_words text "every 100 steps" or that they come irregularly
+job stretches_held flag 1 if devices hold their clocks back in just these steps, by their own telling
+job stretches_held_words text ", while their devices run at 1404 MHz against 1755 (thermal (hardware))"; else empty
 job stretches_unexplained flag 1 if more tokens or samples do not explain the longer steps
 job stretches_phase text phase that grows most in them; unknown where no phase holds most of it
 job stretches_phase_words text ", mostly in backward"; empty where that is not known

@@ -20,9 +20,10 @@ from tuiadvisor.causes.cause import (
 from tuiadvisor.causes.loader_stages import own_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.lateness.held_clock import MAX_WITH_IT
 from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
 from tuiadvisor.metrics.lateness.waited_before import waited_before_s
-from tuiadvisor.metrics.series.what_if import down_to, gain
+from tuiadvisor.metrics.series.what_if import at_least, down_to, gain
 from tuiadvisor.metrics.steps.accounting import least_compute_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES
@@ -156,6 +157,8 @@ def _measured(
     what_if = gain(cycle, np.sum([entry.late.loss_K for entry in (*group, *victims)], axis=0))
     if (worst.late.is_rare or worst.late.surely > 0) and len(group) == 1:
         what_if = worst.late.gain
+    else:
+        what_if = at_least(what_if, min(entry.late.surely for entry in group))
     what_if = down_to(what_if, least_compute_s(diagnosis.steady))
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))
@@ -302,26 +305,38 @@ def _mates_words(ranks: tuple[int, ...], victims: list[LateRank], mates: list[tu
 
 def _words(entry: LateRank) -> str:
     if entry.whole_host:
-        largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
-        return f"all its ranks alike, mostly {PHASE_WORDS.get(largest, largest)}"
+        return f"all its ranks alike, {_host_words(entry)}"
     if entry.cause.is_launching or entry.cause.is_collecting:
         launching = "while its device waits for its thread's launches, so on its host"
         return launching if entry.cause.is_launching else "while Python collects garbage"
     if entry.cause.off_core is not None:
         words = OFF_CORE_WORDS[entry.cause.off_core].format(limit=entry.cause.limit_cores or 0.0)
         return words + priority_words(entry.cause.priority)
-    clock = entry.cause.clock
-    if clock is not None:
-        why = f" ({', '.join(clock.reasons)})" if clock.reasons else ""
-        return (
-            f"on its device, which runs at {clock.mhz:.0f} MHz against {entry.cause.peers_mhz or 0:.0f}{why}"
-        )
+    if entry.cause.clock is not None:
+        return f"on its device, which runs at {_clock_words(entry)}"
     if entry.cause.is_spread and entry.cause.name == "host":
         return f"in all of its phases alike: {OUTSIDE}"
     is_own = entry.cause.name == "host" and _had_its_cores(entry)
     words = OWN_CODE if is_own else PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
     more = entry.cause.more
     return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
+
+
+def _host_words(entry: LateRank) -> str:
+    if entry.cause.clock is not None:
+        return f"on their devices, which run at {_clock_words(entry)}"
+    largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
+    return f"mostly {PHASE_WORDS.get(largest, largest)}"
+
+
+def _clock_words(entry: LateRank) -> str:
+    """Its device's clock against its peers', or its own otherwise, and why; then: while it is late."""
+    clock = entry.cause.clock
+    if clock is None:
+        return ""
+    then = "" if entry.late.persistent or entry.late.hit_share > MAX_WITH_IT else " then"
+    why = f" ({', '.join(clock.reasons)})" if clock.reasons else ""
+    return f"{clock.mhz:.0f} MHz{then} against {entry.cause.peers_mhz or 0:.0f}{why}"
 
 
 def _loader_words(entry: LateRank, loaders: dict[int, LoaderBatches]) -> str:

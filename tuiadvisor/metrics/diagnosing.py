@@ -13,6 +13,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.diagnosis import Diagnosis
 from tuiadvisor.metrics.lateness.collections import CollectionLoss, collection_loss
+from tuiadvisor.metrics.lateness.held_clock import with_held_clocks
 from tuiadvisor.metrics.lateness.in_window import find_held, find_lateness, thread_data_s
 from tuiadvisor.metrics.lateness.job_losses import (
     checkpoint_loss,
@@ -23,9 +24,7 @@ from tuiadvisor.metrics.lateness.job_losses import (
     turns_of_one,
 )
 from tuiadvisor.metrics.lateness.late_phase import (
-    COMPUTE_PHASES,
     phases_before_barrier,
-    with_device_clock,
     with_pace,
 )
 from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.lateness.readers import Readers
-    from tuiadvisor.metrics.lateness.witnesses import DeviceClocksOf
     from tuiadvisor.metrics.window.window import Window
 
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
@@ -82,8 +80,17 @@ def diagnose_table(
         alive_R, all_ranks_seen, all_ranks_heard, on_accelerator, is_unordered, witnesses, named or ()
     )
     found = replace(_diagnose(table, from_beginning=from_beginning, asked=asked), named=named)
-    if witnesses.device_clocks is not None:
-        found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
+    found = replace(
+        found,
+        stragglers=with_held_clocks(
+            found.stragglers,
+            found.steady,
+            found.compared_rows,
+            found.seconds_PR,
+            float(found.steady_barrier.span_K.sum()),
+            witnesses=witnesses,
+        ),
+    )
     if witnesses.paces is not None:
         paces = witnesses.paces
         late_rows = {entry.late.row for entry in found.stragglers}
@@ -255,7 +262,12 @@ def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
 
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
     found = find_window(
-        table, barrier, steadiness.steady_K, asked.alive_R, all_ranks_heard=asked.all_ranks_heard
+        table,
+        barrier,
+        steadiness.steady_K,
+        asked.alive_R,
+        all_ranks_heard=asked.all_ranks_heard,
+        held_back=asked.witnesses.held_back,
     )
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
@@ -322,6 +334,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
             columns,
             found.cycle_K,
             found.work_RK,
+            held=found.held,
             all_ranks_seen=asked.all_ranks_seen and not num_not_compared,
         ),
         # One rank's loader alone would not make the step shorter.
@@ -367,32 +380,6 @@ def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> I
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:
     return np.asarray(table.phase_s_PRK[PHASE_INDEX[name]][:, columns])
-
-
-def _with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> tuple[LateRank, ...]:
-    """Each straggler's cause, where its device's clock is held back below its peers' and that explains the delay."""
-    if not diagnosis.stragglers:
-        return ()
-    found = clocks(float(diagnosis.steady_barrier.span_K.sum()))
-    late_rows = {entry.late.row for entry in diagnosis.stragglers}
-    peers = [row for row in diagnosis.compared_rows.tolist() if row not in late_rows]
-    known = [clock.mhz for row in peers if (clock := found[row]) is not None]
-    if not known or len(known) < len(peers):
-        return diagnosis.stragglers
-    peers_mhz = float(np.median(known))
-    indices = [PHASE_INDEX[name] for name in COMPUTE_PHASES]
-    compute_s = float(np.nansum(np.nanmedian(diagnosis.seconds_PR[np.ix_(indices, peers)], axis=1)))
-    return tuple(
-        entry
-        if entry.whole_host
-        else replace(
-            entry,
-            cause=with_device_clock(
-                entry.cause, found[entry.late.row], peers_mhz, compute_s, entry.late.mean_excess_s
-            ),
-        )
-        for entry in diagnosis.stragglers
-    )
 
 
 def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:

@@ -13,11 +13,15 @@ from collections import Counter, deque
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.cluster.held_back import HeldBack
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
 from tuiadvisor.metrics.lateness.late_phase import DeviceClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.metrics.steps.held_steps import Throttled
 
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 3
@@ -40,6 +44,7 @@ class DeviceClocks:
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], deque[Sample]] = {}  # (host, device)
+        self._held_back: dict[tuple[str, str], HeldBack] = {}
         self._by_pid: dict[tuple[str, int], str] = {}
         self._held: dict[
             tuple[str, str], dict[str, float]
@@ -83,6 +88,7 @@ class DeviceClocks:
             if samples and why == samples[-1][2]:
                 why = samples[-1][2]  # a set of its own for every sample would be most of the memory
         samples.append((now_ns, clock_mhz, why))
+        self._held_back.setdefault((host, device), HeldBack()).add(now_ns, clock_mhz, why)
 
     def _counted(self, host: str, device: str, entry: Payload) -> frozenset[str]:
         """Reasons whose time has grown since the last sample: what was over before this one is seen, too."""
@@ -98,6 +104,15 @@ class DeviceClocks:
     ) -> list[DeviceClock | None]:
         """Of each rank (host, pid, UUID of its device) over the last so many seconds; None where not known."""
         return [self._clock(host, pid, uuid, last_s) for host, pid, uuid in ranks]
+
+    def throttled(
+        self, place: tuple[str, int | None, str | None], begin_ns_K: Ints, end_ns_K: Ints
+    ) -> Throttled | None:
+        """Of a rank (host, pid, UUID of its device), as `HeldBack.over`."""
+        host, pid, uuid = place
+        device = self.device_of(host, pid, uuid)
+        held_back = self._held_back.get((host, device)) if device else None
+        return None if held_back is None else held_back.over(begin_ns_K, end_ns_K)
 
     def device_of(self, host: str, pid: int | None, uuid: str | None) -> str:
         """Name of the rank's device; empty where that is not known."""

@@ -36,6 +36,7 @@ from tuiadvisor.metrics.series.what_if import (
     Gain,
     at_least,
     gain,
+    least_of_events,
     like_peers,
     of_events,
     shared_loss,
@@ -331,22 +332,23 @@ def find_stragglers(
         return (), nothing
     deviation_RK, past_RK = beyond_RK[:, regime.start :], beyond_RK[:, : regime.start]
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
-    is_sure_R = surely_R > 0
-    rows, hit_RK = _suspects(deviation_RK, median(cycle), past_RK, is_sure_R, least_repeats)
+    rows, hit_RK = _suspects(deviation_RK, median(cycle), past_RK, surely_R > 0, least_repeats)
     if is_named_R is not None:
         rows = np.union1d(rows, np.flatnonzero(is_named_R))
+    rows = np.union1d(rows, np.array(sorted(regime.times_late), dtype=np.int64))
+    sure_R = _with_events(surely_R, regime)
     stall_RK, times = find_stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     rows = np.union1d(rows, np.flatnonzero(is_rare_R))
     hit_RK = np.where(is_rare_R[:, None], stall_RK, hit_RK)
-    found = _worth_naming(work, cycle, rows, stall_RK, is_sure_R)
+    found = _worth_naming(work, cycle, rows, stall_RK, sure_R > 0)
     if found is None:
         return (), nothing
     rows, excess_CK, loss_K, parts = found
     gains = [gain(cycle, part) for part in parts]
     gains = [
-        of_events(one, times[row]) if is_rare_R[row] else at_least(one, float(surely_R[row]))
+        of_events(one, times[row]) if is_rare_R[row] else at_least(one, float(sure_R[row]))
         for row, one in zip(rows.tolist(), gains, strict=True)
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
@@ -366,13 +368,21 @@ def find_stragglers(
             is_rare=bool(is_rare_R[row]),
             start=regime.start,
             past_ratio=unlike_past[index],
-            surely=float(surely_R[row]),
+            surely=float(sure_R[row]),
             drift=find_drift(work_RK[row] - medians(work_RK[peers], 0)) if rows.size <= MAX_DATED else None,
         )
         for index, row in enumerate(rows)
     ]
     late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
     return tuple(late), loss_K
+
+
+def _with_events(surely_R: Floats, regime: Regime) -> Floats:
+    """Of each row, with what so many stretches of lateness tell of those to come: their steps resemble each other."""
+    result = surely_R.copy()
+    for row, times in regime.times_late.items():
+        result[row] = max(result[row], least_of_events(times))
+    return result
 
 
 def _worth_naming(

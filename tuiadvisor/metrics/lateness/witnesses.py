@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_phase import DeviceClock, Pace
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.held_steps import HeldBackOf
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
@@ -27,6 +28,7 @@ class Witnesses:
 
     off_core: OffCoreOf | None = None  # what the kernel counted, and looks at the processes
     device_clocks: DeviceClocksOf | None = None
+    held_back: HeldBackOf | None = None
     was_stopped: WasStopped | None = None
     stopped_at: Callable[[int], Ints] | None = (
         None  # of a rank: when looks found it so, ns of its host's clock

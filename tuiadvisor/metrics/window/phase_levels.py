@@ -17,10 +17,12 @@ from tuiadvisor.metrics.series.change_points import Change, find_changes
 from tuiadvisor.metrics.series.mean_shift import find_mean_changes
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.metrics.window.waves import job_comes_and_goes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.metrics.steps.held_steps import HeldSteps
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 # What a rank waits for its neighbours says nothing of itself; the exchange's own part is the transfer.
@@ -56,7 +58,7 @@ def alternates(changes: tuple[Change, ...]) -> bool:
 
 
 def common_changes(
-    table: StepTable, rows: Ints, columns: Ints, transfer_K: Floats, min_shift: float
+    table: StepTable, rows: Ints, columns: Ints, transfer_K: Floats, min_shift: float, *, held: HeldSteps
 ) -> tuple[PhaseChange, ...]:
     """Settled changes of single phases that all ranks share, in order of their steps.
 
@@ -72,16 +74,17 @@ def common_changes(
         values = table.phase_s_PRK[PHASE_INDEX[phase]][np.ix_(chosen, columns)]
         values = values[np.isfinite(values).all(axis=1)]
         if values.shape[0]:
-            found += [PhaseChange(phase, change) for change in _settled(values, min_shift)]
+            found += [PhaseChange(phase, change) for change in _settled(values, min_shift, held)]
     if np.isfinite(transfer_K).all():
-        found += [PhaseChange("comm_exposed", change) for change in _settled(transfer_K[None], min_shift)]
+        changes = _settled(transfer_K[None], min_shift, held)
+        found += [PhaseChange("comm_exposed", change) for change in changes]
     return tuple(sorted(found, key=lambda entry: entry.change.index))
 
 
-def _settled(values_RK: Floats, min_shift: float) -> list[Change]:
+def _settled(values_RK: Floats, min_shift: float, held: HeldSteps) -> list[Change]:
     typical_K = medians(values_RK, 0)
     changes = find_changes(typical_K, min_shift)
-    if alternates(changes):
+    if alternates(changes) or job_comes_and_goes(changes, typical_K.size, held):
         return []
     # Long in every third step: no level moves, but the mean does.
     middle = medians if changes else _means

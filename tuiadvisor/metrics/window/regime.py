@@ -8,7 +8,8 @@ twenty steps at a time: a change counts at once only if it is one rank's or one 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,9 +20,19 @@ from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_chang
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
+from tuiadvisor.metrics.window.waves import (
+    comes_and_goes,
+    is_high,
+    job_comes_and_goes,
+    rank_comes_and_goes,
+    times_high,
+)
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.steps.held_steps import HeldSteps
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.metrics.window.phase_levels import PhaseChange
 
@@ -51,6 +62,8 @@ class Regime:
     earlier: tuple[
         tuple[Change, int | None], ...
     ] = ()  # of the same kinds, in order: whose; None: the whole job's
+    # Of rows that are late for a while, again and again, by levels that were each verified: how many times.
+    times_late: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +111,39 @@ class _RankChanges:
         return result
 
 
-def _rank_changes(deviation_RK: Floats, min_shift: float) -> _RankChanges:
-    num_ranks = deviation_RK.shape[0]
+def _rank_changes(deviation_RK: Floats, min_shift: float, held: HeldSteps) -> _RankChanges:
+    num_ranks, num_steps = deviation_RK.shape
     if num_ranks < 2:
         return _RankChanges({}, {}, frozenset(), num_ranks)
     if num_ranks == 2:  # one is ahead by what the other is behind: one search serves both
-        levels, means, comes_and_goes = _series_changes(deviation_RK[1], min_shift)
+        levels, means, is_intermittent = _series_changes(
+            deviation_RK[1],
+            min_shift,
+            lambda levels: (
+                rank_comes_and_goes(1, levels, num_steps, held)
+                or rank_comes_and_goes(0, _mirrored(levels), num_steps, held)
+            ),
+        )
         return _RankChanges(
             {0: _mirrored(levels), 1: levels} if levels else {},
             {0: _mirrored(means), 1: means} if means else {},
-            frozenset((0, 1)) if comes_and_goes or alternates(_mirrored(levels)) else frozenset(),
+            frozenset((0, 1)) if is_intermittent or alternates(_mirrored(levels)) else frozenset(),
             2,
         )
-    found = {row: _series_changes(deviation_RK[row], min_shift) for row in _suspects(deviation_RK, min_shift)}
+    found = {
+        row: _series_changes(deviation_RK[row], min_shift, partial(_returns, held, row, num_steps))
+        for row in _suspects(deviation_RK, min_shift)
+    }
     return _RankChanges(
         {row: levels for row, (levels, _, _) in found.items() if levels},
         {row: means for row, (_, means, _) in found.items() if means},
-        frozenset(row for row, (_, _, comes_and_goes) in found.items() if comes_and_goes),
+        frozenset(row for row, (_, _, is_intermittent) in found.items() if is_intermittent),
         num_ranks,
     )
+
+
+def _returns(held: HeldSteps, row: int, num_steps: int, levels: tuple[Change, ...]) -> bool:
+    return rank_comes_and_goes(row, levels, num_steps, held)
 
 
 def changes_against(work_RK: Floats, row: int, peers: Ints, min_shift: float) -> tuple[Change, ...]:
@@ -124,8 +151,11 @@ def changes_against(work_RK: Floats, row: int, peers: Ints, min_shift: float) ->
 
     As more of them become late the common level moves, and who was late before would seem to recover.
     """
-    levels, means, comes_and_goes = _series_changes(work_RK[row] - medians(work_RK[peers], 0), min_shift)
-    changes = means if comes_and_goes and means else levels + means
+    beyond_K = work_RK[row] - medians(work_RK[peers], 0)
+    levels, means, is_intermittent = _series_changes(
+        beyond_K, min_shift, lambda levels: comes_and_goes(levels, beyond_K.size)
+    )
+    changes = means if is_intermittent and means else levels + means
     return tuple(sorted(changes, key=lambda change: change.index))
 
 
@@ -148,21 +178,27 @@ def _suspects(deviation_RK: Floats, min_shift: float) -> list[int]:
 
 
 def _series_changes(
-    deviation_K: Floats, min_shift: float
+    deviation_K: Floats, min_shift: float, returns: Callable[[tuple[Change, ...]], bool]
 ) -> tuple[tuple[Change, ...], tuple[Change, ...], bool]:
-    """(changes of level, changes of the mean that are none of level, whether it comes and goes)."""
+    """(changes of level, changes of the mean that are none of level, whether it comes and goes).
+
+    returns: whether levels that last do, as `waves.comes_and_goes`.
+    """
     levels = find_changes(deviation_K, min_shift)
-    comes_and_goes = alternates(levels) or not _hold(levels, deviation_K)
+    is_intermittent = alternates(levels) or not _hold(levels, deviation_K)
+    if not is_intermittent and returns(levels):
+        # The mean of the steps moves with each of these levels, and says nothing beside.
+        return levels, _first_burst(levels, deviation_K, min_shift), True
     # Of a rank that is late in a part of its steps no level moves; of one that comes and goes, too many do.
-    edges = [] if comes_and_goes else [change.index for change in levels]
+    edges = [] if is_intermittent else [change.index for change in levels]
     means = tuple(
         change
         for change in find_mean_changes(deviation_K, min_shift)
         if all(abs(change.index - edge) > MIN_SIDE_STEPS for edge in edges)
     )
-    if comes_and_goes and not means:
+    if is_intermittent and not means:
         means = _first_burst(levels, deviation_K, min_shift)
-    return levels, means, comes_and_goes
+    return levels, means, is_intermittent
 
 
 def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
@@ -197,6 +233,7 @@ def find_regime(
     beyond_RK: Floats,
     cycle_K: Floats,
     *,
+    held: HeldSteps,
     common: tuple[PhaseChange, ...] = (),
 ) -> Regime:
     """Changes of level of the job's cycle and of single ranks, and where the present level begins.
@@ -207,11 +244,12 @@ def find_regime(
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
     cycle_s = median(cycle_K)
-    found = _rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s)
+    found = _rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s, held)
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
     by_row, intermittent = found.dating, found.intermittent
     starts = _rank_starts(found, cycle_s, cycle_K.size)
-    if not alternates(cycle_changes):
+    times_late = _times_late(found, work_RK, held)
+    if not (alternates(cycle_changes) or job_comes_and_goes(cycle_changes, cycle_K.size, held)):
         starts += [
             _Start(change, None)
             for change in cycle_changes
@@ -229,10 +267,10 @@ def find_regime(
         if all(_is_apart(entry.change, index) for index in at)
     ]
     if not starts:
-        return Regime(0, cycle_changes, by_row, intermittent)
+        return Regime(0, cycle_changes, by_row, intermittent, times_late=times_late)
     latest = max(starts, key=lambda start: (start.change.index, abs(start.change.shift)))
     if latest.is_drift:
-        return Regime(latest.change.index, cycle_changes, by_row, intermittent)
+        return Regime(latest.change.index, cycle_changes, by_row, intermittent, times_late=times_late)
     row, change, phase = latest.row, latest.change, latest.phase
     if row is not None and work_RK.shape[0] == 2:
         row, change = _own_change(work_RK, change)
@@ -249,7 +287,24 @@ def find_regime(
         row,
         phase,
         _earlier(starts, latest.change, work_RK),
+        times_late,
     )
+
+
+def _times_late(found: _RankChanges, work_RK: Floats, held: HeldSteps) -> dict[int, int]:
+    """Of rows that are late for a while, again and again, how many times, where their own work is longer then.
+
+    Where others become slow together, who does not falls behind them whenever they are well.
+    """
+    result = {}
+    for row in sorted(found.intermittent & found.levels.keys()):
+        levels, own_K = found.levels[row], work_RK[row]
+        if rank_comes_and_goes(row, levels, own_K.size, held):
+            high_K = is_high(levels, own_K.size)
+            rise_s = median(np.array([abs(change.shift) for change in levels]))
+            if float(own_K[high_K].mean() - own_K[~high_K].mean()) >= OWN_GROWTH * rise_s:
+                result[row] = times_high(levels)
+    return result if len(result) < work_RK.shape[0] else {}
 
 
 def _earlier(starts: list[_Start], latest: Change, work_RK: Floats) -> tuple[tuple[Change, int | None], ...]:

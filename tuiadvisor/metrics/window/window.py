@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.series.recent_noise import repetition
 from tuiadvisor.metrics.steps.arrays import median
+from tuiadvisor.metrics.steps.held_steps import HeldSteps
 from tuiadvisor.metrics.steps.step_table import cells
 from tuiadvisor.metrics.window.phase_levels import common_changes
 from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, deviations, find_regime
@@ -22,6 +23,7 @@ from tuiadvisor.metrics.window.rotating import Wandering, find_wandering
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.held_steps import HeldBackOf
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 
@@ -40,6 +42,7 @@ class Window:
     repeats: (
         float  # `repetition` of the work before lateness that wanders was taken out; 1 where there is none
     )
+    held: HeldSteps
 
     @property
     def present(self) -> Ints:
@@ -48,11 +51,18 @@ class Window:
 
 
 def find_window(
-    table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bools, *, all_ranks_heard: bool = True
+    table: StepTable,
+    barrier: Barrier,
+    steady_K: Bools,
+    alive_R: Bools,
+    *,
+    all_ranks_heard: bool = True,
+    held_back: HeldBackOf | None = None,
 ) -> Window:
     """What can be compared, and where the present level begins.
 
     all_ranks_heard: else the others may wait for a rank that is no longer seen, which is no change of communication.
+    held_back: of `Witnesses`: a level that comes and goes with a device's clock begins nothing new.
     """
     columns = np.flatnonzero(steady_K)
     rows = _comparable_rows(barrier, columns, alive_R)
@@ -64,17 +74,17 @@ def find_window(
     if wandering is not None:
         repeats = repetition(deviations(work))
         work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
-    beyond, regime = deviations(work), WHOLE
+    beyond, regime, held = deviations(work), WHOLE, HeldSteps(held_back, table, rows, columns)
     if columns.size:
         smallest_s = NEW_REGIME_SHARE * median(cycle)
         transfer = barrier.transfer_K[columns]
         transfer = transfer if all_ranks_heard else np.full_like(transfer, np.nan)
-        common = common_changes(table, rows, columns, transfer, smallest_s)
-        regime = find_regime(table, columns, work, beyond, cycle, common=common)
+        common = common_changes(table, rows, columns, transfer, smallest_s, held=held)
+        regime = find_regime(table, columns, work, beyond, cycle, held=held, common=common)
     if wandering is not None and wandering.since > regime.start:
         regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
     span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
-    return Window(rows, columns, work, beyond, cycle, span, wandering, regime, repeats)
+    return Window(rows, columns, work, beyond, cycle, span, wandering, regime, repeats, held)
 
 
 def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:

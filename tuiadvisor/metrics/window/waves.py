@@ -1,0 +1,95 @@
+"""A level that comes and goes: whether what rises and falls does so again and again, or is so many events.
+
+In: verified changes of a series, what its device says of itself.  Out: yes or no, and how many times. A level that
+lasts is the present one; where it comes back as it was, or where the device says that it holds its clock back in just
+these steps, the whole of it is one thing that goes on, and what it costs is a part of every stretch of time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.steps.arrays import median
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.series.change_points import Change
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.held_steps import HeldSteps
+
+MIN_TIMES: Final = 3  # that it was high, begun or ended in sight; two may be two events (chosen)
+MIN_TIMES_SEEN: Final = 2  # the same where the device itself tells of it
+ALIKE: Final = 0.25  # of the typical rise: so far apart may rises and falls be of what is one thing (chosen)
+MAX_LONGER: Final = (
+    3.0  # times the longest stretch before: then the present one is no part of it any more (chosen)
+)
+MIN_HELD_MORE: Final = 0.5  # of the time: so much more is a device held back in the steps which that explains
+
+
+def times_high(changes: tuple[Change, ...]) -> int:
+    """How often a series was on its higher level, where that was seen to begin or to end."""
+    return sum(change.shift > 0 for change in changes) + int(bool(changes) and changes[0].shift < 0)
+
+
+def comes_and_goes(changes: tuple[Change, ...], num_steps: int, held_K: Floats | None = None) -> bool:
+    """Whether levels that last come back as they were, and may do so again.
+
+    changes: of a series of so many steps. held_K: the share of each step in which the device held its clock back, None
+    where it tells of none.
+    """
+    ups = sum(change.shift > 0 for change in changes)
+    if not 0 < ups < len(changes):
+        return False
+    is_told = held_K is not None and is_held_when_high(changes, held_K)
+    if times_high(changes) < (MIN_TIMES_SEEN if is_told else MIN_TIMES):
+        return False
+    if any((one.shift > 0) == (other.shift > 0) for one, other in itertools.pairwise(changes)):
+        return False
+    shifts = np.array([abs(change.shift) for change in changes])
+    if not is_told and float(np.abs(shifts - median(shifts)).max()) > ALIKE * median(shifts):
+        return False
+    lengths = np.diff([change.index for change in changes])
+    return bool(num_steps - changes[-1].index <= MAX_LONGER * lengths.max())
+
+
+def is_held_when_high(changes: tuple[Change, ...], held_K: Floats) -> bool:
+    """Whether a device holds its clock back in the steps of the higher level, and not in the others."""
+    return held_more(is_high(changes, held_K.size), held_K) is not None
+
+
+def held_more(late_K: Bools, held_K: Floats) -> float | None:
+    """Share of the time of these steps in which the device is held back; None where it is so in the others, too."""
+    late, others = (held_K[which & np.isfinite(held_K)] for which in (late_K, ~late_K))
+    if not late.size or not others.size:
+        return None
+    share = float(late.mean())
+    return share if share - float(others.mean()) >= MIN_HELD_MORE else None
+
+
+def is_high(changes: tuple[Change, ...], num_steps: int) -> Bools:
+    """Steps after a rise and before the next fall."""
+    result = np.zeros(num_steps, dtype=np.bool_)
+    edges = [*(change.index for change in changes), num_steps]
+    if changes and changes[0].shift < 0:
+        result[: edges[0]] = True
+    for change, (begin, end) in zip(changes, itertools.pairwise(edges), strict=True):
+        result[begin:end] = change.shift > 0
+    return result
+
+
+def job_comes_and_goes(changes: tuple[Change, ...], num_steps: int, held: HeldSteps) -> bool:
+    """Whether a level of all ranks does, by itself or by what their devices tell."""
+    if comes_and_goes(changes, num_steps):
+        return True
+    told = held.common() if len(changes) > 1 else None
+    return told is not None and comes_and_goes(changes, num_steps, told.share_K)
+
+
+def rank_comes_and_goes(place: int, changes: tuple[Change, ...], num_steps: int, held: HeldSteps) -> bool:
+    """The same of the rank at this place of those that are compared."""
+    if comes_and_goes(changes, num_steps):
+        return True
+    told = held.of(place) if len(changes) > 1 else None
+    return told is not None and comes_and_goes(changes, num_steps, told.share_K)
