@@ -234,7 +234,7 @@ def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
         "in_compute": int(phase in COMPUTE),
         "in_host": int(phase in {"host", "device"}),
         "in_copy": int(phase == "h2d"),
-        "in_device": int(phase == "device"),
+        "in_device": int(phase == "device" or cause.clock is not None),
         "in_launches": int(cause.is_launching),
         "in_checkpoint": int(phase == "checkpoint"),
         "in_collection": int(cause.is_collecting),
