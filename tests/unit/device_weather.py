@@ -6,8 +6,9 @@ In: a healthy job of any size.  Out: World a situation, as in `device_worlds.py`
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
+import numpy as np
 from device_rigs import LONG, STRETCHES, also, heat
 from device_troubles import IN_TURNS, PAUSES, SLOW_WORDS, TURNS
 from device_worlds import (
@@ -28,6 +29,8 @@ from device_worlds import (
     within,
 )
 from simulated_devices import MS, DeviceJob, Fault
+
+from tuiadvisor.stream.frames import Frame, FrameKind
 
 SLOWER: Final = also(one("forward", factor=1.2), one("backward", factor=1.2))  # and no clock explains it
 HOT: Final = "thermal (hardware)"
@@ -191,3 +194,20 @@ FAIR: Final[dict[str, World]] = {
         within(heat(1000, HOT), changed(eval_every=90, eval_s=2.0)), may_pause=True
     ),
 }
+
+
+def flickering(sequence: list[Frame], seed: int) -> list[Frame]:
+    """NVML tells of a power cap for some seconds at a time, of each device by lot: it slows nothing."""
+    stream, held = np.random.default_rng(seed), dict[str, bool]()
+    result = []
+    for frame in sequence:
+        if frame.kind == FrameKind.HOST:
+            gpus = []
+            for gpu in cast("list[dict[str, object]]", frame.payload["gpus"]):
+                name = str(gpu["uuid"])
+                held[name] = held.get(name, False) != (stream.random() < 0.1)  # ten seconds each
+                why = ["power cap"] if held[name] else []
+                gpus.append({**gpu, "throttle_reasons": why, "sm_clock_mhz": 1500 if held[name] else 1755})
+            frame = replace(frame, payload={**frame.payload, "gpus": gpus})  # noqa: PLW2901
+        result.append(frame)
+    return result

@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
-import numpy as np
 import pytest
 from device_rigs import RIGS, TWINS, heat
-from device_weather import FAIR, WEATHER
+from device_weather import FAIR, WEATHER, flickering
 from device_worlds import judged, one, said_of, within
 from simulated_devices import DeviceJob, folded, frames, simulate
 from thinned import thinned
-
-from tuiadvisor.stream.frames import Frame, FrameKind
 
 pytestmark = pytest.mark.slow
 
@@ -122,23 +118,6 @@ def test_heat_of_which_the_device_says_nothing_is_not_called_held_back() -> None
 
     assert said.word == "right", said.words
     assert "in all compute phases alike, so on its device" in said.words
-
-
-def flickering(sequence: list[Frame], seed: int) -> list[Frame]:
-    """NVML tells of a power cap for some seconds at a time, of each device by lot: it slows nothing."""
-    stream, held = np.random.default_rng(seed), dict[str, bool]()
-    result = []
-    for frame in sequence:
-        if frame.kind == FrameKind.HOST:
-            gpus = []
-            for gpu in cast("list[dict[str, object]]", frame.payload["gpus"]):
-                name = str(gpu["uuid"])
-                held[name] = held.get(name, False) != (stream.random() < 0.1)  # ten seconds each
-                why = ["power cap"] if held[name] else []
-                gpus.append({**gpu, "throttle_reasons": why, "sm_clock_mhz": 1500 if held[name] else 1755})
-            frame = replace(frame, payload={**frame.payload, "gpus": gpus})  # noqa: PLW2901
-        result.append(frame)
-    return result
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from device_rigs import heat
 from device_weather import CAPPED, HOT, WEATHER
-from device_worlds import said_of
-from simulated_devices import DeviceJob, frames, simulate
+from device_worlds import on_two_hosts, said_of, second_half
+from simulated_devices import DeviceJob, Fault, frames, simulate, view_of
 
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.held_back import HeldBack
@@ -122,11 +123,14 @@ def test_a_clock_that_is_held_back_alike_in_all_steps_explains_none() -> None:
 
 def test_a_host_whose_devices_are_capped_is_told_with_their_clock() -> None:
     """It was said to be late "mostly in backward", with NVML telling all along."""
-    said = said_of(WEATHER["power cap on one node of four, NVML tells"], 8, 10)
-    assert "host node1 late by" in said.words
+    view = view_of(WEATHER["power cap on one node of four, NVML tells"].build(DeviceJob(num_ranks=8)))
+    (found,) = (each for each in view.findings if each.id == "straggler")
+    assert "for host node1: 12.9 ms late" in found.message
     assert (
-        f"all its ranks alike, on their devices, which run at 1526 MHz against 1755 ({CAPPED})" in said.words
+        f"all its ranks alike, on their devices, which run at 1526 MHz against 1755 ({CAPPED})"
+        in found.message
     )
+    assert found.actions[0].text.startswith("Compare its device with its peers'")
 
 
 def test_a_rank_whose_peers_are_as_hot_is_not_late_by_its_clock() -> None:
@@ -151,3 +155,18 @@ def test_devices_are_remembered_by_the_rank_that_uses_them() -> None:
     assert (found.share_K > 0.5).all()
     assert clocks.throttled(("node0", 101, "5f6a-1"), *spans) is None
     assert clocks.throttled(("node0", None, None), *spans) is None
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_somebody_is_left_to_compare_with(num_ranks: int) -> None:
+    """Of two ranks one is hot in turns, and the other one waits for data."""
+    said = said_of(WEATHER["one device hot for 30 s of 60, another rank's data 300 ms late"], num_ranks, 1)
+    assert said.word == "right", said.words
+
+
+@pytest.mark.parametrize("num_ranks", [4, 16])
+def test_ranks_of_a_host_that_are_hot_together_share_one_loss(num_ranks: int) -> None:
+    """None of eight has enough of it to be named alone."""
+    job = on_two_hosts(replace(heat(700)(DeviceJob(num_ranks=num_ranks, sync_every=1))))
+    view = view_of(job.with_faults(Fault("device", second_half(job), factor=1.15, every=180, length=100)))
+    assert {one.rank for one in view.stragglers} == set(second_half(job)), view.verdict.sentence

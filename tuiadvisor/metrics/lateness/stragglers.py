@@ -282,20 +282,26 @@ def _late(
     )
 
 
-def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools) -> Bools:
+def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools, again_C: Bools) -> Bools:
     """Which culprits have a loss worth a name, alone or as one of a crowd that is late together.
 
-    known_C: whose loss is above zero beyond doubt.
+    known_C: whose loss is above zero beyond doubt. again_C: who is late for a while, again and again.
     """
     cycle_s = float(cycle_K.mean())
     alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
     for index in np.flatnonzero(alone & ~known_C):
         alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
-    crowd = np.array([is_in_most_steps(excess_K) for excess_K in excess_CK], dtype=np.bool_)
-    crowd &= medians(excess_CK, 1) > MIN_CROWD_EXCESS * cycle_s
+    # Of those that are late for a while, again and again, that while is what counts.
+    crowd = again_C | np.array([is_in_most_steps(excess_K) for excess_K in excess_CK], dtype=np.bool_)
+    typical = [
+        median(excess_K[excess_K >= excess_K.mean()] if is_again else excess_K)
+        for excess_K, is_again in zip(excess_CK, again_C.tolist(), strict=True)
+    ]
+    crowd &= np.array(typical) > MIN_CROWD_EXCESS * cycle_s
     if np.count_nonzero(crowd) >= MIN_CROWD:
         joint = gain(cycle_K, parts_CK[crowd].sum(axis=0))
-        if joint.loss_s > 2 * MIN_LOSS_SHARE * cycle_s and joint.loss_low_s > 0:
+        is_sure = joint.loss_low_s > 0 or bool(again_C[crowd].all())
+        if joint.loss_s > 2 * MIN_LOSS_SHARE * cycle_s and is_sure:
             alone |= crowd
     return np.asarray(alone)
 
@@ -335,14 +341,18 @@ def find_stragglers(
     rows, hit_RK = _suspects(deviation_RK, median(cycle), past_RK, surely_R > 0, least_repeats)
     if is_named_R is not None:
         rows = np.union1d(rows, np.flatnonzero(is_named_R))
+    otherwise = rows
     rows = np.union1d(rows, np.array(sorted(regime.times_late), dtype=np.int64))
     sure_R = _with_events(surely_R, regime)
     stall_RK, times = find_stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     rows = np.union1d(rows, np.flatnonzero(is_rare_R))
+    if rows.size == work.shape[0]:  # somebody has to stand for what is normal
+        rows = np.union1d(otherwise, np.flatnonzero(is_rare_R))
     hit_RK = np.where(is_rare_R[:, None], stall_RK, hit_RK)
-    found = _worth_naming(work, cycle, rows, stall_RK, sure_R > 0)
+    is_again_R = np.isin(np.arange(work.shape[0]), list(regime.times_late))
+    found = _worth_naming(work, cycle, rows, stall_RK, is_sure_R=sure_R > 0, is_again_R=is_again_R)
     if found is None:
         return (), nothing
     rows, excess_CK, loss_K, parts = found
@@ -386,7 +396,7 @@ def _with_events(surely_R: Floats, regime: Regime) -> Floats:
 
 
 def _worth_naming(
-    work: Floats, cycle: Floats, rows: Ints, stall_RK: Bools, is_sure_R: Bools
+    work: Floats, cycle: Floats, rows: Ints, stall_RK: Bools, *, is_sure_R: Bools, is_again_R: Bools
 ) -> tuple[Ints, Floats, Floats, Floats] | None:
     """(rows whose loss is worth a name, their excess, the loss of all, their parts of it); None: no row's is."""
     is_rare_R = np.asarray(stall_RK.any(axis=1))
@@ -394,7 +404,7 @@ def _worth_naming(
         excess_CK = _beyond_peers(work, rows)
         cured = _all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
         loss_K, parts = shared_loss(work, rows, cured)
-        worth = _worth(cycle, parts, excess_CK, (is_rare_R | is_sure_R)[rows])
+        worth = _worth(cycle, parts, excess_CK, (is_rare_R | is_sure_R)[rows], is_again_R[rows])
         if worth.all():
             return rows, excess_CK, loss_K, parts
         rows = rows[worth]  # the fewer are named, the more peers stand for what is normal

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.window.regime import Regime
 
 MIN_LONGER: Final = 0.1  # Greyhound: act only on a verified shift of the mean of more than a tenth
+LEAST_TOLD: Final = MIN_LONGER / 2  # where devices themselves tell of it
 MAX_SLOW_SHARE: Final = 0.5  # of the steps: of more the slow level is the usual one
 MIN_COMMON: Final = (
     0.8  # TraceML: name a cause only when it covers 80 %; here, ranks of so many share so much of the growth
@@ -135,7 +136,7 @@ def _levels(common_K: Floats, changes: tuple[Change, ...], clocks: Throttled | N
     if held_K is not None and not changes:
         found = _by_clocks(common_K, held_K, clocks)
     elif held_K is not None and is_held_when_high(changes, held_K):
-        found = _Levels(*_slow(common_K, changes, held_K), clocks)
+        found = _Levels(*_slow(common_K, changes, held_K), clocks, LEAST_TOLD)
     else:
         found = _Levels(*_slow(common_K, changes, None), None)
     if found is None or not found.is_slow_K.any():
@@ -159,7 +160,7 @@ def _by_clocks(common_K: Floats, held_K: Floats, clocks: Throttled | None) -> _L
     error_s = float(np.sqrt(slow.var() / slow.size + free.var() / free.size))
     if float(slow.mean() - free.mean()) <= NUM_STANDARD_ERRORS_OF_MEAN * error_s:
         return None
-    return _Levels(is_slow_K, median(free), clocks, MIN_LONGER / 2)
+    return _Levels(is_slow_K, median(free), clocks, LEAST_TOLD)
 
 
 def _slow(common_K: Floats, changes: tuple[Change, ...], held_K: Floats | None) -> tuple[Bools, float]:
@@ -173,7 +174,7 @@ def _slow(common_K: Floats, changes: tuple[Change, ...], held_K: Floats | None) 
     usual_s = median(common_K[is_free_K])
     is_slow_K = np.zeros(common_K.size, dtype=np.bool_)
     for level, (begin, end) in zip(levels, itertools.pairwise(edges), strict=True):
-        is_slow_K[begin:end] = level > (1 + MIN_LONGER / 2) * usual_s
+        is_slow_K[begin:end] = level > (1 + LEAST_TOLD) * usual_s
     return is_slow_K, median(common_K[~is_slow_K]) if not is_slow_K.all() else usual_s
 
 
