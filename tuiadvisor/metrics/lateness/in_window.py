@@ -79,7 +79,7 @@ def find_lateness(
         regime,
         surely_R,
         is_named_R=is_named_R,
-        least_repeats=found.repeats,
+        as_was_RK=found.as_was_RK,
     )
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])

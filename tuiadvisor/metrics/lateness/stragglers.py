@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from tuiadvisor.metrics.lateness.beyond_noise import beyond_slow_noise
 from tuiadvisor.metrics.lateness.persistence import (
     between_modes,
     is_in_most_steps,
@@ -97,38 +98,13 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
     return np.flatnonzero(typical_R <= reference), reference
 
 
-def _suspects(
-    deviation_RK: Floats, cycle_s: float, before_RK: Floats, is_sure_R: Bools, least_repeats: float
-) -> tuple[Ints, Bools]:
-    """`_candidates` of the window, those left out that noise which moves slowly may have moved for so long.
-
-    before_RK: deviations of all steps before the window. A window begins where a rank was moved, and may be too short
-    to show that steps resemble each other; the past shows it. Then a rank is late by as many steps of the window as are
-    new by that measure, or in the whole run. least_repeats: of the work before anything was healed.
-    """
-    past_RK = before_RK[:, -PAST_STEPS:]
-    rows, hit_RK = _candidates(deviation_RK, cycle_s, past_RK, is_sure_R)
-    # Of two ranks one's past is the other's mirrored: late stretches of either would pass for the noise of both.
-    if not rows.size or deviation_RK.shape[0] == 2:
-        return rows, hit_RK
-    peers, _ = _reference_rows(medians(deviation_RK, 1))
-    slow = max(repetition(past_RK[peers]), least_repeats)
-    if slow <= repetition(deviation_RK[peers]):
-        return rows, hit_RK
-    in_window, _ = _candidates(deviation_RK, cycle_s, past_RK, is_sure_R, slow)
-    whole_RK = np.concatenate((before_RK, deviation_RK), axis=1)
-    in_run, _ = _candidates(whole_RK, cycle_s, whole_RK[:, :0], is_sure_R, slow)
-    return rows[np.isin(rows, np.union1d(in_window, in_run))], hit_RK
-
-
 def _candidates(
-    deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools, least_repeats: float = 1.0
+    deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools
 ) -> tuple[Ints, Bools]:
     """Rows that may be late, and in which steps each row was late.
 
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
     noise may have grown since, on all ranks alike. is_sure_R: rows that are late by what others than their steps tell.
-    least_repeats: how many steps say as much as one at least, as `repetition`, by what other steps tell.
     """
     num_steps = deviation_RK.shape[1]
     typical_R = medians(deviation_RK, 1)
@@ -146,19 +122,14 @@ def _candidates(
     # A rank that is more restless itself is known less well. Of two ranks one is ahead by what the other is behind:
     # their errors add up.
     variance_R = np.maximum(own_R, present) ** 2 + present**2
-    num_new = num_steps / max(repetition(deviation_RK[peers]), least_repeats)
+    num_new = num_steps / repetition(deviation_RK[peers])
     error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_new)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
     limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
     if typical_R.size == 2:
         sigma = min(sigma, float(_clean_sigma(deviation_RK).max()))
     hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
-    own_repeats_R = np.ones(typical_R.size)
-    if least_repeats > 1:
-        # Late in every third step a rank's own steps do not resemble each other, whatever slow noise there is.
-        series_RK = np.concatenate((past_RK, deviation_RK), axis=1)
-        own_repeats_R = np.array([min(least_repeats, repetition(row_K[None])) for row_K in series_RK])
-    often = _late_more_often(hit_RK, peers, own_repeats_R)
+    often = _late_more_often(hit_RK, peers)
     peers = np.setdiff1d(peers, np.flatnonzero(often))
     is_late_R = (excess_R > limit_R) | often
     is_late_R |= is_sure_R & (excess_R > MIN_EXCESS_SHARE * cycle_s)
@@ -166,16 +137,15 @@ def _candidates(
     return rows[~np.isin(rows, peers)], np.asarray(hit_RK)
 
 
-def _late_more_often(hit_RK: Bools, peers: Ints, repeats_R: Floats) -> Bools:
-    """Rows that are late in more steps than chance gives them beside the peers. repeats_R: `repetition` of each.
+def _late_more_often(hit_RK: Bools, peers: Ints) -> Bools:
+    """Rows that are late in more steps than chance gives them beside the peers.
 
     Late in every third step a rank's typical step may be the shortest of all, so it may be a peer itself: of each peer
     all others are asked.
     """
     num_ranks, num_steps = hit_RK.shape
     hit_R = hit_RK.mean(axis=1)
-    # Late in all steps of a window a rank may be so for one excursion of its noise: the number of runs does not tell.
-    count_R = np.minimum(separate_hits(hit_RK), hit_RK.sum(axis=1) / repeats_R)
+    count_R = separate_hits(hit_RK)
 
     def stands_out(row: int, others: Ints) -> bool:
         usual = float(hit_R[others].mean())
@@ -323,14 +293,14 @@ def find_stragglers(
     surely_R: Floats | None = None,
     *,
     is_named_R: Bools | None = None,
-    least_repeats: float = 1.0,
+    as_was_RK: Floats | None = None,
 ) -> tuple[tuple[Late, ...], Floats]:
     """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps.
 
     beyond_RK: `deviations` of the work. surely_R: of each row, the share of its lateness that others than its steps
     vouch for, as the kernel does for a rank that lacks a core: it is late however restless it is. is_named_R: rows
     that a comparison of their own collectives names beyond chance: what they cost need but be above zero.
-    least_repeats: `repetition` of the work as it was, where some was taken out of it.
+    as_was_RK: the work before lateness that wanders was taken out of it; None where it is the same.
     """
     work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
     nothing = np.zeros(cycle.size)
@@ -338,7 +308,9 @@ def find_stragglers(
         return (), nothing
     deviation_RK, past_RK = beyond_RK[:, regime.start :], beyond_RK[:, : regime.start]
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
-    rows, hit_RK = _suspects(deviation_RK, median(cycle), past_RK, surely_R > 0, least_repeats)
+    is_sure_R = surely_R > 0
+    rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:], is_sure_R)
+    rows = rows[beyond_slow_noise(work_RK, rows, regime.start, as_was_RK) | is_sure_R[rows]]
     if is_named_R is not None:
         rows = np.union1d(rows, np.flatnonzero(is_named_R))
     otherwise = rows

@@ -138,14 +138,17 @@ def _resampled_means(
     # there only blocks that say something new count. Two whole runs are longer, and between them power matters.
     known = num_blocks if floor else min(found.num_independent, num_blocks)
     degrees = max(known - 1, MIN_DEGREES)
-    wanted = max(drawn, math.sqrt(max(found.variance, 0.0))) * _student(degrees) / _Z
+    wanted = max(drawn, math.sqrt(max(found.variance, 0.0))) * student(degrees) / _Z
     smallest = 1e-6 * middle if floor and middle > 0 else -math.inf
     return np.asarray(
         np.maximum(middle + (means - means.mean()) * (wanted / drawn if drawn > 0 else 0.0), smallest)
     )
 
 
-def _student(degrees: float) -> float:
-    """97.5 % quantile of Student's t (Cornish-Fisher expansion, within 1 % from 4 degrees on)."""
-    z3, z5 = _Z**3, _Z**5
-    return _Z + (z3 + _Z) / (4 * degrees) + (5 * z5 + 16 * z3 + 3 * _Z) / (96 * degrees**2)
+def student(degrees: float, z: float = _Z) -> float:
+    """What Student's t is beyond as rarely as a normal distribution is beyond z, 97.5 % unless told.
+
+    Source: Cornish-Fisher expansion, within 1 % from 4 degrees on.
+    """
+    z3, z5 = z**3, z**5
+    return z + (z3 + z) / (4 * degrees) + (5 * z5 + 16 * z3 + 3 * z) / (96 * degrees**2)

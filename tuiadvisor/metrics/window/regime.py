@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from functools import partial
+from math import hypot
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
 from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drift
 from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
+from tuiadvisor.metrics.series.slow_noise import peers_of, slow_noise
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
@@ -45,6 +47,7 @@ MAX_RESTLESS_RANKS: Final = 4  # searched for a change of their mean alone
 MIN_QUIET_GAPS: Final = (
     3  # bursts that come back after a while: three times as long without one, and they had not begun
 )
+SLOW_SIGMAS: Final = 3.0  # of the difference of two means: less is a level that slow noise makes
 OWN_GROWTH: Final = 0.5  # of a longer step: so much of it the transfer itself must have grown
 
 
@@ -234,12 +237,14 @@ def find_regime(
     cycle_K: Floats,
     *,
     held: HeldSteps,
+    as_was_RK: Floats | None = None,
     common: tuple[PhaseChange, ...] = (),
 ) -> Regime:
     """Changes of level of the job's cycle and of single ranks, and where the present level begins.
 
     work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared. beyond_RK: `deviations` of that
-    work. common: phases that changed on all ranks, smallest shift NEW_REGIME_SHARE of the cycle.
+    work. as_was_RK: as of `slow_noise`. common: phases that changed on all ranks, smallest shift NEW_REGIME_SHARE of
+    the cycle.
     """
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
@@ -260,6 +265,7 @@ def find_regime(
     bursts = [change.index for row in intermittent for change in found.levels[row]]
     starts = [start for start in starts if all(_is_apart(start.change, index) for index in bursts)]
     starts += _mean_starts(found, cycle_s, cycle_K.size)
+    starts = _beyond_slow_noise(starts, work_RK, as_was_RK)
     at = [start.change.index for start in starts]
     starts += [
         _Start(entry.change, None, entry.phase)
@@ -371,6 +377,28 @@ def _mean_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_S
         for change in changes
         if _begins_level(change, found.num_ranks, cycle_s, num_steps)
     ]
+
+
+def _beyond_slow_noise(starts: list[_Start], work_RK: Floats, as_was_RK: Floats | None) -> list[_Start]:
+    """Without changes of a rank's level that are no larger than noise makes them which moves slowly.
+
+    Ranks that change together show nothing of each other's noise.
+    """
+
+    def is_beyond(start: _Start) -> bool:
+        if start.row is None:
+            return True
+        together = {
+            one.row for one in starts if one.row is not None and not _is_apart(start.change, one.change.index)
+        }
+        late_rows = np.array(sorted(together), dtype=np.int64)
+        noise = slow_noise(work_RK, peers_of(work_RK.shape[0], start.row, late_rows), as_was_RK)
+        if noise is None:
+            return True
+        before, after = start.change.index, work_RK.shape[1] - start.change.index
+        return abs(start.change.shift) > SLOW_SIGMAS * hypot(noise.error_s(before), noise.error_s(after))
+
+    return [start for start in starts if is_beyond(start)]
 
 
 def _large_s(num_ranks: int, cycle_s: float) -> float:

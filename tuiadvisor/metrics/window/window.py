@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
-from tuiadvisor.metrics.series.recent_noise import repetition
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.steps.held_steps import HeldSteps
 from tuiadvisor.metrics.steps.step_table import cells
@@ -39,9 +38,7 @@ class Window:
     span_K: Floats  # seconds that each of them stands for, as `Barrier.span_K`
     wandering: Wandering | None
     regime: Regime
-    repeats: (
-        float  # `repetition` of the work before lateness that wanders was taken out; 1 where there is none
-    )
+    as_was_RK: Floats  # the work before lateness that wanders was taken out of it
     held: HeldSteps
 
     @property
@@ -70,9 +67,8 @@ def find_window(
         columns = columns[np.isfinite(cells(barrier.work_RK, rows, columns)).all(axis=0)]
     work, cycle = cells(barrier.work_RK, rows, columns), barrier.cycle_K[columns]
     # What goes from rank to rank has no level of its own; who is late besides it is found without it.
-    wandering, repeats = find_wandering(work, cycle), 1.0
+    wandering, as_was = find_wandering(work, cycle), work
     if wandering is not None:
-        repeats = repetition(deviations(work))
         work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
     beyond, regime, held = deviations(work), WHOLE, HeldSteps(held_back, table, rows, columns)
     if columns.size:
@@ -80,11 +76,11 @@ def find_window(
         transfer = barrier.transfer_K[columns]
         transfer = transfer if all_ranks_heard else np.full_like(transfer, np.nan)
         common = common_changes(table, rows, columns, transfer, smallest_s, held=held)
-        regime = find_regime(table, columns, work, beyond, cycle, held=held, common=common)
+        regime = find_regime(table, columns, work, beyond, cycle, held=held, as_was_RK=as_was, common=common)
     if wandering is not None and wandering.since > regime.start:
         regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
     span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
-    return Window(rows, columns, work, beyond, cycle, span, wandering, regime, repeats, held)
+    return Window(rows, columns, work, beyond, cycle, span, wandering, regime, as_was, held)
 
 
 def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
