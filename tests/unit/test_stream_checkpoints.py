@@ -17,7 +17,7 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.survey import Survey
-from tuiadvisor.stream.checkpoints import Checkpoints
+from tuiadvisor.stream.checkpoints import MAX_STATES_BACK, Checkpoints
 from tuiadvisor.stream.frames import FrameKind, encode, split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.recording import RecordingWriter
@@ -99,7 +99,7 @@ def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes])
         kept.keep(advisor, number)
         counts.append(advisor.store.tracks.num)
     assert {2, 4, 6} <= set(counts)
-    assert any(one.before is not None for one in kept._held)
+    assert any(piece.at is not None for one in kept._held for piece in one.pieces)
     for number in (counts.index(2) + 3, counts.index(4) + 3, len(run) - 5):
         again = kept.restore(number)
         assert counts[number - 1] == again.store.tracks.num
@@ -147,6 +147,36 @@ def test_arrays_of_any_length_come_back_as_they_were(num_bytes: int) -> None:
     for number, expected in enumerate(arrays, 1):
         (restored,) = kept.restore(number)
         assert np.array_equal(expected, restored)
+
+
+def test_of_a_table_that_is_written_in_turn_each_block_is_read_once() -> None:
+    """However many states lead to one: its cells are not written again and again, and what is older is not read."""
+    kept: Checkpoints[list[npt.NDArray[np.int64]]] = Checkpoints()
+    ring, steady = np.zeros((8, 512), dtype=np.int64), np.arange(4096)
+    for number in range(1, 101):
+        ring[:, 16 * number % 512 : 16 * number % 512 + 16] = number << 40
+        kept.keep([ring, steady], number)
+    newest = kept._held[-1]
+    taken = [
+        piece for one in kept._held for piece in one.pieces if 0 in piece.arrays and newest.takes(0, one)
+    ]
+    assert ring.size // 8 == sum(piece.at.size for piece in taken if piece.at is not None)
+    assert 512 // 16 == len(taken)
+    assert [1] == [one.number for one in kept._held for piece in one.pieces if 1 in piece.arrays]
+    restored = kept.restore(100)
+    assert np.array_equal(ring, restored[0])
+    assert np.array_equal(steady, restored[1])
+
+
+def test_what_lies_far_back_is_kept_anew() -> None:
+    """A restore asks no more than some sixty states, although a half of the array never changes."""
+    kept: Checkpoints[list[npt.NDArray[np.int64]]] = Checkpoints()
+    array = np.zeros(4096, dtype=np.int64)
+    for number in range(1, 201):
+        array[number % 2048] += 1
+        kept.keep([array], number)
+        assert number - kept._held[-1].reaches[0] <= MAX_STATES_BACK
+    assert np.array_equal(array, kept.restore(200)[0])
 
 
 def test_before_the_first_state_there_is_none(data: list[bytes]) -> None:
@@ -237,7 +267,7 @@ def test_states_that_are_left_when_memory_is_short_are_what_they_were() -> None:
         assert kept._num_held_bytes <= 400_000
         nums.append(len(kept))
         if number % 20 == 0:
-            num_patched += sum(one.before is not None for one in kept._held)
+            num_patched += sum(any(piece.at is not None for piece in one.pieces) for one in kept._held)
             for one in kept._held:
                 again = kept.restore(one.offset)
                 assert all(map(np.array_equal, were[one.offset], again))

@@ -41,8 +41,10 @@ class RankSamples:
         self._counts, self._falls_anew = list(counts), list(falls_anew)
         self._row_of: dict[int, int] = {}
         self._num = np.zeros(0, dtype=np.int64)  # samples of each row
-        self._time_ns = np.empty((0, ROOM), dtype=np.int64)
-        self._values = np.empty((num_fields, 0, ROOM))
+        # Sample after sample, each of all rows: the newest ones lie beside one another, so that of a state that is kept
+        # little differs from the one before.
+        self._time_ns = np.empty((ROOM, 0), dtype=np.int64)
+        self._values = np.empty((ROOM, num_fields, 0))
         self._before = np.zeros((num_fields, 0))  # what the rank's former processes had counted, to be added
         # Rows with their samples, the first of each row, the second of each and so on.
         self._waiting: list[list[tuple[int, int, Sequence[float]]]] = []
@@ -83,9 +85,9 @@ class RankSamples:
         """One sample of each of these rows; sample: fields x rows."""
         newest = np.maximum(self._num[rows] - 1, 0)
         is_held = self._num[rows] > 0
-        is_back = is_held & (times_ns <= self._time_ns[rows, newest])
+        is_back = is_held & (times_ns <= self._time_ns[newest, rows])
         self._forget(rows[is_back])
-        last = self._values[:, rows, newest]
+        last = self._values[newest, :, rows].T
         now = self._on_top(rows, sample)
         # Of a count that was above zero it counts as a fall that it is no longer told.
         has_fallen = (last > 0) & ~(now >= last)
@@ -94,7 +96,7 @@ class RankSamples:
             self._before[:, rows[is_new]] = np.nan_to_num(last[:, is_new], nan=0.0)
             now = self._on_top(rows, sample)
         num = self._num[rows]
-        self._time_ns[rows, num], self._values[:, rows, num] = times_ns, now
+        self._time_ns[num, rows], self._values[num, :, rows] = times_ns, now.T
         self._num[rows] = num + 1
         self._halve(rows[num + 1 == ROOM])
 
@@ -105,25 +107,25 @@ class RankSamples:
         return now
 
     def _forget(self, rows: Ints) -> None:
-        self._num[rows], self._time_ns[rows], self._before[:, rows] = 0, LATER, 0.0
+        self._num[rows], self._time_ns[:, rows], self._before[:, rows] = 0, LATER, 0.0
 
     def _halve(self, rows: Ints) -> None:
         if rows.size:
-            self._time_ns[rows, :MAX_SAMPLES] = self._time_ns[rows, MAX_SAMPLES:]
-            self._time_ns[rows, MAX_SAMPLES:] = LATER
-            self._values[:, rows, :MAX_SAMPLES] = self._values[:, rows, MAX_SAMPLES:]
+            self._time_ns[:MAX_SAMPLES, rows] = self._time_ns[MAX_SAMPLES:, rows]
+            self._time_ns[MAX_SAMPLES:, rows] = LATER
+            self._values[:MAX_SAMPLES, :, rows] = self._values[MAX_SAMPLES:, :, rows]
             self._num[rows] = MAX_SAMPLES
 
     def _reserve(self, num_rows: int) -> None:
-        held = self._time_ns.shape[0]
+        held = self._time_ns.shape[1]
         if num_rows <= held:
             return
         space = max(8, 2 * held, num_rows)
-        num_fields = self._values.shape[0]
+        num_fields = self._values.shape[1]
         num, before = np.zeros(space, dtype=np.int64), np.zeros((num_fields, space))
-        time_ns, values = np.full((space, ROOM), LATER), np.zeros((num_fields, space, ROOM))
+        time_ns, values = np.full((ROOM, space), LATER), np.zeros((ROOM, num_fields, space))
         num[:held], before[:, :held] = self._num, self._before
-        time_ns[:held], values[:, :held] = self._time_ns, self._values
+        time_ns[:, :held], values[:, :, :held] = self._time_ns, self._values
         self._num, self._before, self._time_ns, self._values = num, before, time_ns, values
 
     def until(self, ranks: Sequence[int], until_ns: Sequence[int] | None) -> Until | None:
@@ -132,7 +134,7 @@ class RankSamples:
         rows = np.array([self._row_of.get(rank, -1) for rank in ranks], dtype=np.int64)
         if not (rows >= 0).any():
             return None
-        time_ns = np.where(rows[:, None] >= 0, self._time_ns[rows], LATER)
+        time_ns = np.where(rows >= 0, self._time_ns[:, rows], LATER).T
         end_ns = np.full(rows.size, MAX_NS) if until_ns is None else np.array(until_ns, dtype=np.int64)
         last = np.count_nonzero(time_ns <= end_ns[:, None], axis=1) - 1
         return Until(time_ns, last, np.count_nonzero(time_ns < LATER, axis=1), self._values, rows)
@@ -161,10 +163,10 @@ class Until:
 
     def at(self, field: int, place: Ints) -> Floats:
         """A number of the sample at this place of each."""
-        return np.asarray(self._values[field, self._rows, place])
+        return np.asarray(self._values[place, field, self._rows])
 
     def total(self, field: int, first: Ints) -> Floats:
         """Its sum from this place to the last sample."""
-        place = np.arange(ROOM)
-        within = (place >= first[:, None]) & (place <= self.last[:, None])
-        return np.asarray(np.where(within, self._values[field, self._rows], 0.0).sum(axis=1))
+        place = np.arange(ROOM)[:, None]
+        within = (place >= first) & (place <= self.last)
+        return np.asarray(np.where(within, self._values[:, field, self._rows], 0.0).sum(axis=0))
