@@ -97,6 +97,7 @@ class Cause:
     gain: Callable[[Diagnosis, Facts], Gain | None] = no_gain  # of scope job; others have one a Measured
     phase_metric: str = ""  # of the job: the phase that a finding names
     layer_of: Callable[[Measured], str | None] | None = None  # layer of what would cure it; None: the rule's
+    ranks_of: Callable[[Diagnosis], tuple[int, ...] | None] | None = None  # of scope job; None: of all
     loss: Callable[[Diagnosis], Loss | None] = no_loss
     counts_once_found: bool = False  # its loss is one of goodput only where a rule has found it
     lost_share: str = ""  # in its findings' evidence: share of all that a step does which is lost to it

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tuiadvisor.causes import loader_stages, reader_words
-from tuiadvisor.causes.cause import Cause, Loss, share_of
+from tuiadvisor.causes.cause import Cause, Loss, rank_words, share_of
+from tuiadvisor.causes.whole_job import everybody
 from tuiadvisor.metrics.steps.arrays import mean_or_none
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Measured, Values
@@ -31,6 +35,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     return {
         **seen,
         **reader_words.measure(diagnosis.readers),
+        **_waiters(diagnosis, facts),
         "workers_wanted": wanted,
         "workers_words": _workers_words(
             workers,
@@ -43,6 +48,28 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "data_wait_loss_s": data.gain.loss_s if data else None,
         "data_wait_since": diagnosis.input_since,
     }
+
+
+def ranks_of(diagnosis: Diagnosis) -> tuple[int, ...] | None:
+    """Those with a loader, where others of a job have none, as stages of a pipeline behind the first; None: all."""
+    is_seen_R = np.isfinite(diagnosis.seconds_PR).any(axis=0)
+    has_loader_R = np.isfinite(diagnosis.seconds_PR[PHASE_INDEX["data_wait"]])
+    if not has_loader_R.any() or has_loader_R[is_seen_R].all():
+        return None
+    return tuple(diagnosis.table.ranks[row] for row in np.flatnonzero(has_loader_R).tolist())
+
+
+def _waiters(diagnosis: Diagnosis, facts: Facts) -> Values:
+    """Who it is that waits."""
+    few = ranks_of(diagnosis)
+    if few is None:
+        return {
+            "data_waiters": everybody(diagnosis.table.num_ranks, facts.num_missing),
+            "data_waiters_are_few": 0,
+        }
+    which = "one" if len(few) == 1 else "ones"
+    each = rank_words(few) if len(few) == 1 else f"each of {rank_words(few)}"
+    return {"data_waiters": f"{each}, the only {which} seen with a loader,", "data_waiters_are_few": 1}
 
 
 def workers_wanted(workers: int, found: Gain) -> int | None:
@@ -99,6 +126,8 @@ INPUT_BOUND: Final = Cause(
 job data_wait_share share of the step that even the quarter of ranks that waits least waits for its next batch
 job data_wait_share_low share lower end of the interval of data_wait_share
 job data_wait_loss_s s a step, gone if no rank waited for data
+job data_waiters text who waits for data: "every rank", or those with a loader where others have none
+job data_waiters_are_few flag 1 if only some of the ranks were seen with a loader
 job workers_wanted count worker processes a rank with which its loader would keep up
 job workers_words text the same in words, empty where it is not known
 job data_wait_since steps job step since which the data wait has its level
@@ -106,6 +135,7 @@ job data_wait_since steps job step since which the data wait has its level
     + loader_stages.METRICS.lstrip()
     + reader_words.METRICS.lstrip(),
     layer_of=layer_of,
+    ranks_of=ranks_of,
     measure_job=measure_job,
     gain=gain,
     loss=loss,

@@ -25,7 +25,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     return {
         "num_ranks": table.num_ranks,
         "num_ranks_missing": facts.num_missing,
-        "everybody": _everybody(table.num_ranks, facts.num_missing),
+        "everybody": everybody(table.num_ranks, facts.num_missing),
         "on_everybody": " on all ranks" if table.num_ranks > 1 else "",
         "all_at_once": ", on all ranks at once" if table.num_ranks > 1 else "",
         "cores_per_rank": facts.cores_per_rank,
@@ -39,7 +39,8 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     }
 
 
-def _everybody(num_ranks: int, num_missing: int) -> str:
+def everybody(num_ranks: int, num_missing: int) -> str:
+    """Who all have in common what is told."""
     if num_ranks > 1:
         return "every rank"
     return "the recorded rank" if num_missing else "the process"

@@ -113,9 +113,8 @@ def _readers(found: Diagnosis, witnesses: Witnesses) -> Readers | None:
     """Of ranks that all wait for their batches, late ones apart: what whoever reads for them does."""
     if witnesses.off_core is None or found.input is None or found.input.share < MIN_WAIT:
         return None
-    late = {entry.late.row for entry in found.stragglers}
     seen = witnesses.off_core(float(found.steady_barrier.span_K.sum()))
-    return readers_of_all([one for row, one in enumerate(seen) if row not in late], found.input.share)
+    return readers_of_all([seen[row] for row in found.input.rows], found.input.share)
 
 
 def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank, ...]:

@@ -168,6 +168,8 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
     if gain is not None:
         evidence.update(speedup=gain.speedup, speedup_low=gain.speedup_low, speedup_high=gain.speedup_high)
     job_wide = rule.scope == "job"
+    found = cause.ranks_of(of_job[0]) if cause is not None and cause.ranks_of is not None and of_job else None
+    ranks = subject.ranks if found is None else found
     loss = _plain(subject.values.get(rule.loss)) if rule.loss else None
     since = _plain(subject.values.get(rule.since)) if rule.since else None
     finding = Finding(
@@ -177,7 +179,7 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
         lens=rule.lens,
         layer=_layer(rule, subject),
         severity=_severity(rule.id, outcome.level, gain),
-        ranks=() if job_wide and rule.loss is None else subject.ranks,
+        ranks=() if job_wide and rule.loss is None else ranks,
         hosts=() if job_wide and rule.loss is None else subject.hosts,
         phase=rule.phase or subject.phase or _phase_of_job(rule, subject),
         since_step=int(since) if isinstance(since, int | float) else None,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES, MAX_PEERS, DeviceClock, with_device_clock
 from tuiadvisor.metrics.lateness.persistence import MIN_MODE_SHARE
-from tuiadvisor.metrics.steps.arrays import median
+from tuiadvisor.metrics.steps.arrays import median, row_median
 from tuiadvisor.metrics.steps.held_steps import spans_ns
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.waves import MIN_HELD_MORE, held_more
@@ -51,7 +51,7 @@ def with_held_clocks(
     known = [clock.mhz for row in peers.tolist() if (clock := latest[row]) is not None]
     peers_mhz = median(np.array(known)) if known and len(known) == peers.size else None
     layers = np.array([PHASE_INDEX[name] for name in COMPUTE_PHASES])
-    compute_s = float(np.nansum(np.nanmedian(seconds_PR[np.ix_(layers, peers)], axis=1)))
+    compute_s = float(np.nansum(row_median(seconds_PR[np.ix_(layers, peers)])))
     result = []
     for entry in stragglers:
         then = _when_late(steady, entry, peers, witnesses.held_back)

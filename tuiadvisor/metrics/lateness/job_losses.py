@@ -34,6 +34,9 @@ class CommonLoss:
     share: float  # of the step, on ranks that are not late themselves
     share_low: float  # lower end of its interval
     gain: Gain
+    rows: tuple[
+        int, ...
+    ] = ()  # of the peers, those whose phase was seen: of a pipeline's stages some have no loader
 
 
 def input_loss(
@@ -81,7 +84,7 @@ def _phase_loss(
     if takes_turns and thread_s_P is not None and np.isfinite(thread_s_P).all():
         shared = max(shared, min(lower_quartile(thread_s_P), what_if.loss_s))
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
-    return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if)
+    return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, tuple(rows.tolist()))
 
 
 def transfer_loss(barrier: Barrier) -> CommonLoss | None:
