@@ -6,6 +6,8 @@ import pytest
 from synthetic_run import MS, Fault, Job, above_info
 from test_storage_wait import READS, WORKERS_READ, Told, seen
 
+from tuiadvisor.causes.cause import Measured
+from tuiadvisor.causes.straggler import layer_of, layer_of_host
 from tuiadvisor.metrics.lateness.off_core import OffCore
 from tuiadvisor.metrics.lateness.readers import Readers, readers_of_all
 from tuiadvisor.views.run_view import Finding
@@ -111,3 +113,22 @@ def test_too_little_is_nothing(seen_ranks: list[OffCore]) -> None:
 
 def test_shares_are_means_over_the_ranks() -> None:
     assert readers_of_all([looked(0.8, 0.1), looked(1.0, 0.0)], 0.3) == Readers(0.9, 0.05, True, "storage")
+
+
+@pytest.mark.parametrize(
+    ("values", "phase", "layer", "of_host"),
+    [
+        ({}, "forward", "application", None),
+        ({"is_stopped": 1}, "forward", "cpu-os", "cpu-os"),
+        ({"lacks_cores": 1}, "data_wait", "cpu-os", "cpu-os"),
+        ({"waits_for_storage": 1}, "data_wait", "storage", "storage"),
+        ({"in_device": 1}, "backward", "gpu-compute", "gpu-compute"),
+        ({"in_device": 0, "is_limited": 0}, "h2d", "runtime", None),
+    ],
+)
+def test_a_late_rank_s_layer_is_that_of_what_explains_it(
+    values: dict[str, int], phase: str, layer: str, of_host: str | None
+) -> None:
+    """A rank that a signal stops in forward lost its time to the application."""
+    subject = Measured("straggler", values, phase=phase)
+    assert (layer, of_host) == (layer_of(subject), layer_of_host(subject))

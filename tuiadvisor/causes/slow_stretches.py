@@ -52,6 +52,7 @@ def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
 
 
 SLOW_STRETCHES: Final = Cause(
+    layer_of=lambda subject: "gpu-compute" if subject.values.get("stretches_held") else None,
     rules=("slow_stretches",),
     metrics="""
 job stretches_share share of the step lost in stretches of steps that are slower on all ranks

@@ -329,6 +329,21 @@ def _host_words(entry: LateRank) -> str:
     return f"mostly {PHASE_WORDS.get(largest, largest)}"
 
 
+def layer_of(subject: Measured) -> str | None:
+    """Of what explains the lateness, where something does; else of the phase that it falls into."""
+    return layer_of_host(subject) or LAYERS.get(subject.phase or "")
+
+
+def layer_of_host(subject: Measured) -> str | None:
+    """None where nothing explains it but the phase: then it is whatever the ranks of a host share."""
+    values = subject.values
+    if values.get("waits_for_storage"):
+        return "storage"
+    if values.get("in_device"):
+        return LAYERS["device"]
+    return LAYERS["host"] if any(map(values.get, ("lacks_cores", "is_limited", "is_stopped"))) else None
+
+
 def _clock_words(entry: LateRank) -> str:
     """Its device's clock against its peers', or its own otherwise, and why; then: while it is late."""
     clock = entry.cause.clock
@@ -447,7 +462,7 @@ straggler waits_for_storage flag 1 if whoever reads for it waits for storage, an
     scope="straggler",
     measure_job=measure_job,
     measure=measure,
-    layer_of=lambda subject: LAYERS.get(subject.phase or ""),
+    layer_of=layer_of,
     loss=loss,
     counts_once_found=True,
     limits_by_finding=True,
@@ -455,4 +470,6 @@ straggler waits_for_storage flag 1 if whoever reads for it waits for storage, an
     amount=amount,
 )
 # All ranks of one host alike: a rule of its own on the same subjects.
-SLOW_HOST: Final = Cause(rules=("slow_host",), scope="straggler", limits_by_finding=True)
+SLOW_HOST: Final = Cause(
+    rules=("slow_host",), scope="straggler", layer_of=layer_of_host, limits_by_finding=True
+)
