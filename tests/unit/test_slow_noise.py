@@ -108,3 +108,10 @@ def test_who_is_late_beyond_slow_noise_is_late(seed: int) -> None:
     late = work.copy()
     late[3, ::3] += 0.04
     assert beyond_slow_noise(late, np.array([3]), 0).all()
+
+
+def test_what_moves_by_less_than_a_clock_shows_is_no_noise() -> None:
+    """Rounding resembles itself: of three ranks that never vary the second of two late ones was called noise."""
+    work = np.array([[0.4], [0.16], [0.03]]).repeat(64, axis=1) + np.linspace(0, 1e-16, 64)
+    assert slow_noise(work, np.array([1, 2])) is None
+    assert slow_noise(work + 1e-4 * noise(3, CARRIED, 1, 64), np.array([1, 2])) is not None

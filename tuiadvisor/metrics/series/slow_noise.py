@@ -25,6 +25,7 @@ MAX_LOOKED_AT: Final = 32  # peers: the median of more is the same
 MIN_PEERS: Final = 2  # one alone is no measure: its noise is that of the rank in question, mirrored
 MAX_BLOCK: Final = 8  # steps: the longest period of lateness that does not hide that noise is slow. Chosen
 LEAST_KNOWN: Final = 0.25  # of the variance of a step, whatever a short run hides of it. Chosen
+RESOLUTION_S: Final = 1e-9  # of our clocks: what moves by less is rounding
 WITHOUT_STALLS: Final = (2, 98)  # percentiles: a pause of one peer is no noise
 
 
@@ -115,7 +116,8 @@ def memory_steps(noise_RK: Floats) -> tuple[float, int] | None:
         centred = blocks - blocks.mean(axis=1)[:, None]
         power_R = (centred**2).sum(axis=1)
         products_R = (centred[:, 1:] * centred[:, :-1]).sum(axis=1)
-        alike = float(median(products_R[power_R > 0] / power_R[power_R > 0])) if (power_R > 0).any() else 0.0
+        moves_R = power_R > num * RESOLUTION_S**2
+        alike = float(median(products_R[moves_R] / power_R[moves_R])) if moves_R.any() else 0.0
         if alike >= 2 / sqrt(num):
             alike = min(alike + (1 + 3 * alike) / num, MAX_CORRELATION)
             return length * (1 + alike) / (1 - alike), length
