@@ -60,13 +60,14 @@ WAITED = 3  # times the cheapest border: one that takes longer has waited for ro
 STEPS_OF_MEAN = 16
 DEAR_NS = 30_000  # of one border, with cold caches and a slow driver: beyond it even the cheapest has waited
 # By phase: whether its begin is a border, and whether its end is one even if nothing follows at once. After the others
-# the device has no work of its own until the next begins.
-_BEGINS = (True, True, True, True, False, True, False, True, False, False)
-_ENDS = (True, False, True, True, False, True, False, True, False, False)
+# the device has no work of its own until the next begins. (No comprehension: torch.compile would look into it.)
+_WORK = (phases.DATA_WAIT, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.EVAL)
+_ENDS = tuple(map(_WORK.__contains__, range(phases.NUM_PHASES)))
+_BEGINS = tuple(map((*_WORK, phases.H2D).__contains__, range(phases.NUM_PHASES)))
 # What the device does after the data has come and before forward is the copy.
 _AFTER_DATA = phases.H2D
 # Phases that may be interrupted: what happens inside the others (an exposed all-reduce, a copy) belongs to them.
-_HOLDS = (False, False, False, False, False, True, False, False, False, True)
+_HOLDS = tuple(map((phases.OPTIMIZER, phases.OTHER).__contains__, range(phases.NUM_PHASES)))
 
 
 # Step, its borders, and what was answered of them: see DeviceTimes.

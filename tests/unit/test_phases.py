@@ -41,10 +41,12 @@ def test_numbers_that_hooks_write_out_are_the_table_s() -> None:
         for low, high in RANGE_OF_ABSORBING.findall(path.read_text())
     ]
     assert {"data_hook.py", "guard.py", "optimizer_hook.py"} == {name for name, _, _ in found}
-    assert {(absorbing[0], absorbing[-1])} == {(low, high) for _, low, high in found}
+    put = "phases.py: put the new row directly before other, so that the others keep their numbers"
+    assert {(absorbing[0], absorbing[-1])} == {(low, high) for _, low, high in found}, put
     assert list(range(absorbing[0], absorbing[-1] + 1)) == absorbing
-    begun = re.findall(r"thin\.phase = (\d+)", (PROBES / "data_hook.py").read_text())
-    assert {str(of_probe.DATA_WAIT)} == set(begun)
+    for hook, number in (("data_hook.py", of_probe.DATA_WAIT), ("optimizer_hook.py", of_probe.OPTIMIZER)):
+        begun = re.findall(r"thin\.phase = (\d+)", (PROBES / hook).read_text())
+        assert {str(number)} == set(begun), put
 
 
 def test_a_step_s_record_is_as_long_as_its_columns() -> None:
@@ -100,14 +102,17 @@ import sys
 from pathlib import Path
 import tuiadvisor
 from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.phases import PHASES
 from tuiadvisor.tui.draw import colours
-from tuiadvisor_probes import native, ring
+from tuiadvisor_probes import device_times, native, ring
 
 folder = Path(sys.argv[1])
 assert Path(tuiadvisor.__file__).is_relative_to(folder), tuiadvisor.__file__
 assert "brand_new_ns" in STEP_COLUMNS
 inks = [colours.style(theme, "phase:brand_new").color.name for theme in ("dark", "terminal")]
 assert inks == ["#ffffff", "white"], inks
+of_devices = {name: len(getattr(device_times, name)) for name in ("_BEGINS", "_ENDS", "_HOLDS")}
+assert set(of_devices.values()) == {len(PHASES)}, of_devices
 assert ring.VERSION != int(sys.argv[2])
 path = str(folder / "ring")
 ring.create_ring_file(path, 4, 4)
@@ -117,9 +122,11 @@ writer.put_step(row)
 assert reader.take_steps() == [row]
 if len(sys.argv) > 3:
     books = native.load(Path(sys.argv[3]).read_bytes()).Books(0)
-    books.extend((9, 10))  # brand_new, from 10 ns on
-    books.extend((10, 25))  # other
-    assert books.totals == [0] * 9 + [15, 10], books.totals
+    new, rest = PHASES.index("brand_new"), PHASES.index("other")
+    books.extend((new, 10))  # from 10 ns on
+    books.extend((rest, 25))
+    booked = {number: total for number, total in enumerate(books.totals) if total}
+    assert len(books.totals) == len(PHASES) and booked == {new: 15, rest: 10}, books.totals
 print("all of it follows")
 """
 
@@ -136,18 +143,16 @@ def test_a_new_row_needs_no_other_file_but_its_hook(tmp_path: Path) -> None:
     before = text.index('    Phase(\n        *("other"')
     table.write_text(text[:before] + NEW_ROW.strip("\n") + "\n" + text[before:])
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{tmp_path}/probes", "PYTHONDONTWRITEBYTECODE": "1"}
-    run = partial(subprocess.run, cwd=tmp_path, env=environment, check=True)
-    run([sys.executable, "-m", "tuiadvisor.phases"], stdout=subprocess.DEVNULL)
+    run = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    written = run([sys.executable, "-m", "tuiadvisor.phases"])
+    assert (0, "") == (written.returncode, written.stderr)
     core = []
     if not native_core.why_not():
         core = [str(tmp_path / "core.abi3.so")]
-        run([sys.executable, "probes/native/core_build.py", *core], stdout=subprocess.DEVNULL)
-    told = run(
-        [sys.executable, "-c", WHAT_FOLLOWS, str(tmp_path), str(ring.VERSION), *core],
-        capture_output=True,
-        text=True,
-    )
-    assert "all of it follows" == told.stdout.strip()
+        built = run([sys.executable, "probes/native/core_build.py", *core])
+        assert built.returncode == 0, built.stderr
+    told = run([sys.executable, "-c", WHAT_FOLLOWS, str(tmp_path), str(ring.VERSION), *core])
+    assert ("all of it follows\n", "") == (told.stdout, told.stderr)
 
 
 def with_new_row() -> tuple[phases.Phase, ...]:
