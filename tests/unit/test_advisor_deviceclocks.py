@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import MS, Fault, Job, encoded, folded, frames, on_devices
+from synthetic_run import HOOKED, MS, Fault, Job, encoded, folded, frames, on_devices
 
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.exporters.anonymize import anonymize
@@ -107,6 +107,14 @@ def test_rank_on_a_throttled_device_is_late_because_of_its_device(job: Job) -> N
     assert cause_of(view) == {2: "device"}
     assert "runs at 1300 MHz against 1755 (hardware slowdown, thermal (hardware))" in finding.message
     assert (finding.evidence["sm_clock_mhz"], finding.layer) == (1300, "gpu-compute")
+
+
+def test_a_phase_that_no_peer_knows_is_not_asked_for_its_median(job: Job) -> None:
+    """Numpy warned of an empty one, which is an error here, for an optimizer that no hook sees."""
+    seen = tuple(name for name in HOOKED if name != "optimizer")
+    view = run(replace(job, observed=seen), one_slow_clock(sm_clock_mhz=1300, throttle_reasons=HOT))
+    assert view.step.seconds["optimizer"] is None
+    assert cause_of(view) == {2: "device"}
 
 
 def test_device_is_found_by_the_ranks_process_too(job: Job) -> None:

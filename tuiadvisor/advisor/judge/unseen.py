@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.metrics.steps.accounting import shares
+
 if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
@@ -17,11 +19,13 @@ MAX_UNSEEN_SHARE: Final = 0.5
 def mostly_unseen_s(diagnosis: Diagnosis, explained_s: float = 0.0) -> float:
     """Of the mean step, where that is most of it; 0 else. explained_s: what was found in it."""
     step_s = float(diagnosis.steady_barrier.cycle_K.mean())
-    unseen_s = diagnosis.job_seconds.get("other") or 0.0
+    unseen_s = (unseen_share(diagnosis) or 0.0) * step_s
     return unseen_s if unseen_s - explained_s > MAX_UNSEEN_SHARE * step_s else 0.0
 
 
 def unseen_share(diagnosis: Diagnosis) -> float | None:
-    """Of the mean steady step; None where it is not known."""
-    step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), diagnosis.job_seconds.get("other")
-    return min(unseen_s / step_s, 1.0) if unseen_s is not None and step_s > 0 else None
+    """Of the mean steady step; None where it is not known.
+
+    Of the ranks' own steps: they may be longer than the job's, where ranks do not wait for one another.
+    """
+    return shares(diagnosis.job_seconds).get("other")

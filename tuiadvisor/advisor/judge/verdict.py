@@ -19,6 +19,7 @@ from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.what_if import Gain
+from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import COMPUTE_AND_REST
 from tuiadvisor.views.deaths import WITH_CODE
@@ -184,7 +185,8 @@ def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None
     if not unseen_s:
         return ""
     late = "; whether a rank is late could not be observed" if _is_order_unknown(diagnosis) else ""
-    seen_waits_s = sum(job_seconds.get(name) or 0.0 for name in WAITING_PHASES)
+    part = shares(job_seconds)  # of the ranks' own steps, as what is unseen is
+    seen_waits_s = sum(part.get(name) or 0.0 for name in WAITING_PHASES) * step_s
     asleep_s = 0.0 if awake_share is None else (1 - awake_share) * step_s - seen_waits_s
     if asleep_s >= MIN_COVER * unseen_s:
         return (
