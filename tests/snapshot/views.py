@@ -9,6 +9,7 @@ from random import Random
 
 from tuiadvisor.advisor.assemble.prospects import prospects
 from tuiadvisor.advisor.assemble.rank_groups import groupings
+from tuiadvisor.phases import PHASES
 from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState, StretchState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, KernelSum
@@ -47,7 +48,7 @@ from tuiadvisor.views.unheard import unheard
 
 Drawn = tuple[str, float] | tuple[str, float, int]  # a kind, seconds, and a bucket's number
 
-PARTS_S = {
+PARTS_S = dict.fromkeys(PHASES) | {
     "data_wait": 0.0021,
     "h2d": None,
     "forward": 0.0048,
@@ -105,7 +106,7 @@ def rank_row(
         last_arrivals=0.98 if culprit else 0.01,
         is_culprit=culprit,
         lateness_levels=bytes(levels),
-        phase_levels=bytes((6 if culprit else rank % 7 // 3, 255, *(rank * 7 % 3 // 2 for _ in range(8)))),
+        phase_levels=bytes((6 if culprit else rank % 7 // 3, 255, *(rank * 7 % 3 // 2 for _ in PHASES[2:]))),
         is_outlier=culprit,
     )
 

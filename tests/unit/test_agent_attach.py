@@ -26,7 +26,7 @@ from tuiadvisor.agent.hello import hello
 from tuiadvisor.agent.info import parse_info
 from tuiadvisor.agent.rank_link import RETRY_NS, RankLink
 from tuiadvisor.agent.session import LEASE_NS, RingSession, create_session
-from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind, RankState
+from tuiadvisor.events import EVENT_NAMES, STEP_COLUMNS, STEP_NAMES, EventKind, RankState
 from tuiadvisor.inject import Identity, InjectError, Injection
 from tuiadvisor.stream.frames import FrameKind, unpack_columns
 from tuiadvisor.stream.shapes import check_payload
@@ -154,7 +154,7 @@ def live(link: RankLink, probe: Probe) -> None:
 
 
 def step_row(step: int) -> tuple[int, ...]:
-    return (step, *range(100, 127))
+    return (step, *range(100, 99 + len(STEP_COLUMNS)))
 
 
 def test_attach_goes_from_found_over_waiting_to_live(link: RankLink, probe: Probe) -> None:
@@ -635,7 +635,7 @@ def test_frames_carry_every_row_once_and_stay_below_the_limit(link: RankLink, pr
     assert [payload["rows"] for _, payload in frames] == [ROWS_PER_FRAME, 10_000 - ROWS_PER_FRAME, 1]
     steps = [unpack_columns(payload, STEP_NAMES) for _, payload in frames[:2]]
     assert list(range(10_000)) == [*steps[0]["step"].tolist(), *steps[1]["step"].tolist()]
-    assert {126} == set(steps[0]["cpu_ns"].tolist())
+    assert {step_row(0)[STEP_COLUMNS.index("cpu_ns")]} == set(steps[0]["cpu_ns"].tolist())
     events = unpack_columns(frames[2][1], EVENT_NAMES)
     assert (2, int(EventKind.GC), 5, 2) == tuple(
         int(events[name][0]) for name in ("rank", "kind", "step", "detail")

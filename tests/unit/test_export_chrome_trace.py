@@ -185,7 +185,7 @@ def test_the_order_is_not_claimed_to_be_measured(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.integers(-1, 10_000), min_size=10, max_size=10),
+    st.lists(st.integers(-1, 10_000), min_size=len(PHASES), max_size=len(PHASES)),
     st.integers(0, 40_000),
     st.integers(-1, 60_000),
     st.integers(-1, 60_000),

@@ -357,9 +357,8 @@ def test_what_a_trace_does_not_show_is_unknown(tmp_path: Path, capsys: pytest.Ca
     """Phases, hosts, processes, software: none is made up; where it is from stands in the document and the notes."""
     _, view = imported(marked(tmp_path / "traces", None), capsys)
     seconds = view.step.seconds
-    assert [name for name, value in seconds.items() if value is None] == [
-        *("h2d", "checkpoint", "eval", "pipeline_idle"),
-    ]
+    shown = {"data_wait", "forward", "backward", "comm_exposed", "optimizer", "other"}
+    assert {name for name, value in seconds.items() if value is not None} == shown
     assert view.run.torch is None is view.run.started_wall_s
     assert (None, None, None) == (view.ranks[0].pid, view.probe_cost, view.hosts[0].cpu)
     found = document(view)["imported"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from snapshot import views
-from synthetic_run import Fault, Job, folded, frames, on_devices
+from synthetic_run import HOOKED, Fault, Job, folded, frames, on_devices
 from test_tui_navigator import Keyboard
 from thinned import crossed
 
@@ -45,7 +45,7 @@ def test_a_phase_that_nobody_observed_has_no_map() -> None:
     """Never a row of zeros in its place; copies, pauses and idling are not in this job."""
     view = folded(frames(LATE)).view()
     known = {phase for rank in view.ranks for phase, value in rank.seconds.items() if value is not None}
-    assert {each.phase for each in view.step_maps} == known == {*EVERY_STEP} - {"h2d"}
+    assert {each.phase for each in view.step_maps} == known == {*EVERY_STEP} & {*HOOKED}
 
 
 def test_on_devices_the_values_say_their_clock_and_input_is_the_threads() -> None:
