@@ -192,7 +192,7 @@ def test_what_nobody_knows_is_told_with_what_can_be_read(
     assert 2 == main([command, str(path)])
     err = capsys.readouterr().err
     assert 1 == err.count("\n")
-    assert f"{path}: not a recording of tuiadvisor, nor recognised; what can be opened: recordings" in err
+    assert f"{path}: not a recording of tuiadvisor, nor recognised; what can be opened: a recording" in err
 
 
 def test_folders_of_recordings_or_several_things_say_how_to_name_one(

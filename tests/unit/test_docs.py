@@ -10,6 +10,7 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.cli.commands import COMMANDS, build_parser
+from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.report.document import document
 from tuiadvisor.tui.control.registry import command_table
 
@@ -59,6 +60,9 @@ def test_the_pages_name_every_command_and_every_key() -> None:
     assert set(COMMANDS) <= {
         word for span in re.findall(r"`([^`]+)`", page) for word in re.findall(r"[a-z]+", span)
     }
+    imports = " ".join(re.findall(r"`tuiadvisor import ([^`]+)`", page))
+    untold = KINDS.keys() - set(re.findall(r"[a-z-]+", imports))
+    assert set() == untold, "tell of each in docs/commands.md: `tuiadvisor import KIND`"
     page = (ROOT / "docs" / "keys.md").read_text()
     named = {
         word
@@ -67,4 +71,4 @@ def test_the_pages_name_every_command_and_every_key() -> None:
     }
     named |= {str(digit) for digit in range(1, 9)} | {"←", "→"}
     shown = {command.shown for command in command_table().commands}
-    assert shown <= named
+    assert set() == shown - named, "give each a row in docs/keys.md"

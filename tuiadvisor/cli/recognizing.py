@@ -352,10 +352,4 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _readable() -> str:
-    return (
-        "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, rocprofv3's traces, "
-        "operation tables (Parquet, CSV), "
-        "flight-recorder dumps, logs of steps, execution traces (Chakra), NCCL Inspector, DeepSpeed's logger, "
-        "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines, tables of "
-        "measured sizes"
-    )
+    return "what can be opened: " + ", ".join(words for kind, words in WORDS.items() if kind != EXPORT)
