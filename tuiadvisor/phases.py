@@ -1,7 +1,8 @@
 """The phases of a step, one row each: names, letters, kinds, and what the probe's clock asks are derived from here.
 
-Elsewhere stands the hook that books it. A new row is a new column of the ring, of frames and of recordings, which older
-ones have not.
+Elsewhere stands the hook that books it. A new row stands directly before `other`: the others keep the numbers that
+hooks and older recordings have of them. It is a new column of the ring, of frames and of recordings, which older ones
+have not.
 
 `python -m tuiadvisor.phases` writes the probe's constants (`tuiadvisor_probes/phases.py` and `native/phases.h`), which
 cannot import this module; a test holds them equal.
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# input: waits for its next batch.  sync: waits for other ranks, or moves data to them.  idle: has no work in a
-# pipeline.  pause: now and then, and no work of a step.  rest: logging, Python, anything without a hook.
+# input: waits for its next batch.  compute: in every training.  sync: waits for other ranks, or moves data to them.
+# idle: has no work in a pipeline.  pause: now and then, and no work of a step.  rest: logging, Python, anything without
+# a hook.
 Kind = Literal["input", "copy", "compute", "sync", "pause", "idle", "rest"]
 
 

@@ -211,7 +211,8 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
 def test_screen(snap_compare: Callable[..., bool], name: str, size: tuple[int, int]) -> None:
     """The picture is the one that was looked at."""
     state, keys = CASES[name]
-    assert snap_compare(screens(state), press=keys, terminal_size=size)
+    is_same = snap_compare(screens(state), press=keys, terminal_size=size)
+    assert is_same, f"look at snapshot_report.html; if that is meant: -k '{name}' --snapshot-update"
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

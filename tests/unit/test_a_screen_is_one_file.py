@@ -124,7 +124,7 @@ def test_the_help_tells_of_it() -> None:
         assert part in text
     keyboard = Keyboard()
     keyboard.press("?")
-    assert f"{OPENS}      Bells" in "\n".join(row.text for row in keyboard.place.rows(80, 60))
+    assert f"{OPENS}      Bells" in "\n".join(row.text for row in keyboard.place.rows(80, 120))
 
 
 def test_a_key_or_a_name_that_is_taken_is_refused() -> None:

@@ -44,7 +44,8 @@ def test_the_first_cause_works_as_it_stands(copy: Path) -> None:
     blocks = BLOCK.findall(PAGE)
     files = [(name, text) for _, name, text in blocks if name]
     assert [Path(name).suffix for name, _ in files] == [".py", ".py", ".toml"]
-    (diff,) = [text for kind, _, text in blocks if kind == "diff"]
+    diff = "".join(text for kind, _, text in blocks if kind == "diff")
+    assert diff.count("@@\n") == 3
     (test, cause, rule) = files
     (copy / test[0]).write_text(test[1])
     try_it = ("pytest", "-q", "-p", "no:cacheprovider", test[0])
@@ -60,3 +61,6 @@ def test_the_first_cause_works_as_it_stands(copy: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
     done = ran(copy, *try_it)
     assert "2 passed" in done.stdout, done.stdout
+    every = "tests/unit/test_cli_first_steps.py", "-k", "every_figure"
+    named = ran(copy, "pytest", "-q", "-p", "no:cacheprovider", *every)
+    assert "1 passed" in named.stdout, named.stdout

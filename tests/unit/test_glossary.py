@@ -69,7 +69,7 @@ class Keyboard:
 def test_every_screen_of_a_run_has_terms() -> None:
     """But for those that show nothing of the field: home, log, events, preferences and so on; letters have a legend."""
     without = {page.name for page in PAGES if not page.terms}
-    assert {
+    nothing_of_the_field = {
         "home",
         "log",
         "help",
@@ -79,7 +79,10 @@ def test_every_screen_of_a_run_has_terms() -> None:
         "timeline",
         "events",
         "dialogue",
-    } == without
+    }
+    assert nothing_of_the_field == without, "declare the page's terms, or name it here"
+    unopened = {page.name for page in WITH_TERMS} - OPENED.keys()
+    assert set() == unopened, "say in OPENED by which keys the page opens"
     assert {term for page in PAGES for term in page.terms} == set(TERMS)
 
 

@@ -139,7 +139,8 @@ def test_every_shipped_rule_is_of_one_cause_and_every_cause_has_its_rules() -> N
     named = [rule for cause in CAUSES for rule in cause.rules]
     assert len(named) == len(set(named))
     assert set(named) <= shipped
-    assert shipped - set(named) == ON_THE_JOB_ITSELF
+    asked = "name the rule in rules= of its cause, or in ON_THE_JOB_ITSELF"
+    assert shipped - set(named) == ON_THE_JOB_ITSELF, asked
 
 
 def test_metric_names_have_a_unit_and_keep_it_in_every_scope() -> None:

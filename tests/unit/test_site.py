@@ -92,7 +92,8 @@ def test_every_screen_key_and_column_is_there(site: Path) -> None:
     assert set(re.findall(r"^## .+ \{ #(\w+) \}$", screens, re.MULTILINE)) == {page.name for page in PAGES}
     assert screens.count("\n| ") == len(command_table().commands) + 1
     shown = re.findall(r"\(\.\./screens/(\w+)\.svg\)", screens)
-    assert sorted(shown) == sorted(page.name for page in PAGES)  # each with its picture
+    asked = "each needs a case of its name in tests/snapshot/test_screens.py, whose picture it shows"
+    assert sorted(shown) == sorted(page.name for page in PAGES), asked
     assert all((site / "screens" / f"{name}.svg").read_text().startswith("<svg") for name in shown)
     columns = set(re.findall(r"^\| `(\w+)` \| ", made["reference/recording.md"], re.MULTILINE))
     assert columns == {column.name for table in TABLES.values() for column in table}

@@ -4,15 +4,17 @@ To add a screen:
 
 1. Write `pages/NAME.py` with a class derived from `contract.page.Page`: `name`, `title`, `about` (a paragraph of help),
    `keys` (names of commands for its footer, most useful first) and `lines`, which returns the rows to draw; `terms`
-   names what of `text/glossary.py` stands on it.
+   names what of `text/glossary.py` stands on it (a page of nothing of the field: its name in test_glossary.py).
 2. Give it `commands`: `opening("name", "9", "Label", "a sentence for help and palette")` shows it, a `Command` does
    anything else. A command says where it works with `why_not`: the reason why not, or "".
    `does` gives usual commands another meaning on this page, with `labels` and `abouts` to say so;
    `opens` says what enter does on a kind of target. `is_screen` replaces whatever is open, otherwise it lies over it.
 3. Add the class to PAGES below. A key or a name that is taken already is refused at the first start.
+4. Say so: its key in `docs/keys.md`, the keys to it in `OPENED` of `tests/unit/test_glossary.py` where it has terms,
+   and a case of its name in `tests/snapshot/test_screens.py`, whose picture the site shows.
 
 What a page needs to be told comes by `take_state`, `take_answer`, `take_preferences` and `desk`; another page is found
-with `place.at(ItsClass)`. `tests/unit/test_a_screen_is_one_file.py` adds one and shows that nothing else is needed.
+with `place.at(ItsClass)`. `tests/unit/test_a_screen_is_one_file.py` adds one and shows that no other code is needed.
 
 One exception: a page with `may_be_first` is also named in `tuiadvisor/preferences.py` (`first_screen`), because that
 file is checked before any screen is loaded. A test holds the two equal.
