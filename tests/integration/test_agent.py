@@ -54,7 +54,7 @@ while behaviour != "end" or step < 40:
             writer.put_u64(ring.OFFSET_CLOCKS, time.time_ns())
             writer.put_u64(ring.OFFSET_STATE, ring.STATE_LIVE)
     if writer is None: continue
-    writer.put_step((step, *range(27))); step += 1
+    writer.put_step((step, *range(1, ring.NUM_STEP_SLOTS))); step += 1
     for index, word in ((0, time.monotonic_ns() << 4 | 2), (2, step)): writer.put_u64(ring.OFFSET_NOW + 8 * index, word)
     if behaviour != "deaf" and writer.get_u64(ring.OFFSET_COMMAND) == ring.COMMAND_DETACH: leave(0); writer = None
     if behaviour == "restart" and step == 40: sys.exit(3)

@@ -26,7 +26,7 @@ from tuiadvisor_probes import ring
 print("ready", flush=True)
 for line in sys.stdin:
     writer = ring.RingWriter(line.strip())
-    for index in range(ring.DEFAULT_STEP_CAPACITY): writer.put_step((index,) * 28)
+    for index in range(ring.DEFAULT_STEP_CAPACITY): writer.put_step((index,) * ring.NUM_STEP_SLOTS)
     for index in range(ring.DEFAULT_EVENT_CAPACITY): writer.put_event(1, (index,) * 7)
     print("written", flush=True)
 """

@@ -144,7 +144,7 @@ def test_records_come_out_whole_with_and_without_sums(summed: bool, tmp_path: Pa
     ring.create_ring_file(path, CAPACITY, CAPACITY, summed=summed)
     writer, reader = ring.RingWriter(path), ring.RingReader(path)
     for number in range(3 * CAPACITY):
-        body = (-1, -(1 << 63), (1 << 63) - 1, *range(number, number + 25))
+        body = (-1, -(1 << 63), (1 << 63) - 1, *range(number, number + ring.NUM_STEP_SLOTS - 3))
         writer.put_step(body)
         writer.put_event(7, body[:7])
         assert ([body], [(7, *body[:7])]) == (reader.take_steps(), reader.take_events())
