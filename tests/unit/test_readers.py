@@ -29,23 +29,23 @@ def bound(told: Told) -> Finding:
 @pytest.mark.parametrize(
     ("told", "words", "layer", "first"),
     [
-        (IN_STORAGE, "; the loaders' workers wait for storage in 80 % of the looks at them", "storage", "Ask storage"),
+        (IN_STORAGE, " (the loaders' workers wait for storage in 80 % of the looks at them); without", "storage", "Ask storage"),
         (
             COMPUTE,
-            "; the loaders' workers compute in 85 % of the looks at them and wait for storage in 5 %",
+            "(the loaders' workers compute in 85 % of the looks at them and wait for storage in 5 %)",
             "application",
             "Load with more worker processes, as far",
         ),
-        (ASLEEP, "neither compute nor wait for a disk or mounted files in 85 % of the looks", "storage", "Fetch more"),
+        (ASLEEP, "neither compute nor wait for a disk or mounted files in 85 % of the looks", "application", "Fetch more"),
         (
             {**READS, "storage_looks": 4},
-            "; the training threads, which read, wait for storage in 40 % of the looks at them",
+            "(the training threads, which read, wait for storage in 40 % of the looks at them)",
             "storage",
             "Ask storage",
         ),
-        ({**READS, "storage_looks": 1}, "", "storage", "Load with more worker processes and"),
-        (WORKERS_READ, "; the loaders' workers wait for storage in 80 %", "storage", "Ask storage"),  # an older agent
-        ({**COMPUTE, "worker_running_looks": 20}, "", "storage", "Load with"),  # more than there were: forged
+        ({**READS, "storage_looks": 1}, "", "application", "Load with more worker processes and"),
+        (WORKERS_READ, "(the loaders' workers wait for storage in 80 %", "storage", "Ask storage"),  # an older agent
+        ({**COMPUTE, "worker_running_looks": 20}, "", "application", "Load with"),  # more than there were: forged
     ],
 )  # fmt: skip
 def test_what_the_readers_do_is_told_with_what_helps(told: Told, words: str, layer: str, first: str) -> None:

@@ -110,6 +110,7 @@ class Cause:
     names_ranks: bool = False  # a comparison says whose it is
     needs_device: bool = True  # where ranks compute on devices, a host's clock alone says nothing of it
     at_best: bool = False  # of its gain no more than a part is had unless a fault takes it all
+    is_at_best: Callable[[Measured], bool] | None = None  # the same, where it hangs on the subject
     amount: Callable[[Finding, RunView], float | None] = (
         no_amount  # seconds a step in a run that did not find it
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Measured, Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
-    from tuiadvisor.metrics.lateness.readers import Doing
+    from tuiadvisor.metrics.lateness.readers import Doing, Readers
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.run_view import Finding, RunView
 
@@ -31,23 +31,29 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     workers = facts.stack.number("workers") if facts.stack is not None else None
     seen, wait = loader_stages.measure(facts.loaders)
     can_help = wait is None or wait.stage not in loader_stages.NO_MORE_WORKERS
+    readers = _readers(diagnosis.readers, workers)
+    doing = readers.doing if readers is not None else None
     wanted = workers_wanted(workers, data.gain) if data and workers is not None and can_help else None
+    lacking = _lacking(wanted, facts.cores_per_rank, doing)
     return {
         **seen,
-        **reader_words.measure(diagnosis.readers),
+        **reader_words.measure(readers),
         **_waiters(diagnosis, facts),
         "workers_wanted": wanted,
-        "workers_words": _workers_words(
-            workers,
-            wanted,
-            facts.cores_per_rank,
-            diagnosis.readers.doing if diagnosis.readers is not None else None,
-        ),
+        "workers_words": _workers_words(workers, wanted, doing, lacking),
+        "workers_lack_cores": None if wanted is None else int(lacking is not None),
         "data_wait_share": data.share if data else None,
         "data_wait_share_low": data.share_low if data else None,
         "data_wait_loss_s": data.gain.loss_s if data else None,
         "data_wait_since": diagnosis.input_since,
     }
+
+
+def _readers(found: Readers | None, workers: int | None) -> Readers | None:
+    """Threads make their batches themselves where the loader says so; else somebody works for them whom nobody found."""
+    if found is None or found.in_workers or found.doing == "storage" or workers == 0:
+        return found
+    return None
 
 
 def ranks_of(diagnosis: Diagnosis) -> tuple[int, ...] | None:
@@ -85,17 +91,31 @@ def workers_wanted(workers: int, found: Gain) -> int | None:
     return max(math.ceil(work_s / rest_s - ROUNDING), workers + 1)
 
 
-def _workers_words(workers: int | None, wanted: int | None, cores: float | None, doing: Doing | None) -> str:
+def _workers_words(
+    workers: int | None, wanted: int | None, doing: Doing | None, lacking: float | None
+) -> str:
+    """lacking: cores of a rank that are too few for as many."""
     if workers is None or wanted is None:
         return ""
     now = f"{workers} worker{'s' * (workers != 1)} a rank" if workers else "no worker processes"
-    enough = "one" if wanted == 1 else f"{wanted}, sharing the work evenly,"
-    words = f"; with {now} now, {enough} would keep up"
+    words = f"; with {now} now, {'one' if wanted == 1 else wanted} would keep up"
     if doing in {"storage", "neither"}:
         return f"{words}, if what they wait for answers so many at once"
-    if cores is not None and wanted + 1 > cores:
-        words += f" and mostly wait, since a rank has {cores:.2g} core{'s' * (cores > 1)}"
+    if lacking is not None:
+        words += f" with a core each, but a rank has {lacking:.2g}"
     return words
+
+
+def _lacking(wanted: int | None, cores: float | None, doing: Doing | None) -> float | None:
+    """The cores of a rank, where they are too few for so many workers beside its thread; those that sleep need none."""
+    if wanted is None or cores is None or doing in {"storage", "neither"}:
+        return None
+    return cores if wanted + 1 > cores else None
+
+
+def at_best(subject: Measured) -> bool:
+    """Whether the wait can surely not all be had back: as many workers as would keep up have no cores."""
+    return subject.values.get("workers_lack_cores") == 1
 
 
 def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
@@ -129,6 +149,7 @@ job data_wait_loss_s s a step, gone if no rank waited for data
 job data_waiters text who waits for data: "every rank", or those with a loader where others have none
 job data_waiters_are_few flag 1 if only some of the ranks were seen with a loader
 job workers_wanted count worker processes a rank with which its loader would keep up
+job workers_lack_cores flag 1 if a rank has too few cores for as many
 job workers_words text the same in words, empty where it is not known
 job data_wait_since steps job step since which the data wait has its level
 """
@@ -136,6 +157,7 @@ job data_wait_since steps job step since which the data wait has its level
     + reader_words.METRICS.lstrip(),
     layer_of=layer_of,
     ranks_of=ranks_of,
+    is_at_best=at_best,
     measure_job=measure_job,
     gain=gain,
     loss=loss,

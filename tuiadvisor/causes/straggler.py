@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # What fixes a late loader is not what fixes a hot device.
 LAYERS: Final = {
-    "data_wait": "storage",
+    "data_wait": "application",  # unless its readers are met waiting for storage
     "h2d": "runtime",
     "forward": "application",
     "backward": "application",

@@ -20,7 +20,7 @@ NOWHERE: Final = "not known"
 USUAL: Final = {
     "startup": ("runtime", "L-AMORT"),
     "warmup": ("runtime", "L-AMORT"),
-    "data_wait": ("storage", "L-BALANCE"),
+    "data_wait": ("application", "L-BALANCE"),
     "comm_exposed": ("network", "L-AMORT"),
     "straggler": ("scheduler", "L-BALANCE"),
     "pipeline_idle": ("application", "L-BALANCE"),

@@ -201,6 +201,8 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
         ),
     )
     at_best = subject.at_best or (cause is not None and cause.at_best)
+    if cause is not None and cause.is_at_best is not None:
+        at_best |= cause.is_at_best(subject)
     return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best)
 
 

@@ -1,6 +1,7 @@
 """What those do who read for the ranks, where all ranks wait for their batches: wait for storage, compute, or neither.
 
-In: looks at the worker processes of the data loaders, or at the training threads that make their batches themselves.
+In: looks at the worker processes of the data loaders, or, where the training threads make their batches themselves,
+looks at these and the kernel's count of how long they ran and were ready to.
 Out: their shares, and which of the three it surely is. Slow storage and slow transforms have other cures.
 """
 
@@ -34,6 +35,7 @@ class Readers:
     running: float | None  # workers that had a core or wanted one; a training thread has other work too
     in_workers: bool
     doing: Doing | None  # None: no part is surely the larger one
+    of_wait: float | None = None  # of a training thread's wait for data, what it surely computes or sleeps
 
 
 def readers_of_all(seen: Sequence[OffCore], wait: float) -> Readers | None:
@@ -57,11 +59,27 @@ def readers_of_all(seen: Sequence[OffCore], wait: float) -> Readers | None:
     doing: Doing | None = None
     if storage - _error(storage, num) >= most:
         doing = "storage"
+    elif not in_workers:
+        return _in_threads(seen, storage, wait)
     elif running is not None and running - _error(running, num) >= MOSTLY:
         doing = "computing"
     elif running is not None and storage + running + _error(storage + running, num) < MOSTLY:
         doing = "neither"
     return Readers(storage, running, in_workers, doing)
+
+
+def _in_threads(seen: Sequence[OffCore], storage: float, wait: float) -> Readers:
+    """What threads that make their batches themselves do meanwhile; they run in the rest of a step, too, or not."""
+    awake = [one.run + (one.wait or 0.0) for one in seen if one.run is not None]
+    if len(awake) < len(seen) or wait <= 0:
+        return Readers(storage, None, in_workers=False, doing=None)
+    mean = float(np.mean(awake))
+    computing, asleep = (mean - (1 - wait)) / wait, (wait - mean - storage) / wait
+    if computing >= MOSTLY:
+        return Readers(storage, None, in_workers=False, of_wait=min(computing, 1.0), doing="computing")
+    if asleep >= MOSTLY:
+        return Readers(storage, None, in_workers=False, of_wait=min(asleep, 1.0), doing="neither")
+    return Readers(storage, None, in_workers=False, doing=None)
 
 
 def _error(share: float, num: float) -> float:
