@@ -88,7 +88,7 @@ def test_layers_and_lenses_sum_to_what_is_lost(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "layer", "kind"),
     [
-        ("slow data", "storage", "data_wait"),
+        ("slow data", "application", "data_wait"),
         ("checkpoints", "storage", "checkpoint"),
         ("exchange", "network", "comm_exposed"),
     ],

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import Any
+
 import pytest
+from patience import wait_until
 from synthetic_run import MS, Fault, Job, above_info
 from test_storage_wait import READS, WORKERS_READ, Told, seen
 
+from tuiadvisor.agent import looks as looks_module
+from tuiadvisor.agent import procfs
 from tuiadvisor.causes.cause import Measured
+from tuiadvisor.causes.input_bound import _readers
 from tuiadvisor.causes.straggler import layer_of, layer_of_host
 from tuiadvisor.metrics.lateness.off_core import OffCore
 from tuiadvisor.metrics.lateness.readers import Readers, readers_of_all
@@ -15,7 +23,6 @@ from tuiadvisor.views.run_view import Finding
 JOB = Job(num_steps=600).with_faults(Fault("data", None, 9 * MS))  # of 27 ms, on all ranks
 COMPUTE = {**WORKERS_READ, "worker_storage_looks": 1, "worker_running_looks": 17}
 IN_STORAGE = {**WORKERS_READ, "worker_running_looks": 2}
-ASLEEP = {**WORKERS_READ, "worker_storage_looks": 1, "worker_running_looks": 2}
 
 
 def bound(told: Told) -> Finding:
@@ -29,14 +36,13 @@ def bound(told: Told) -> Finding:
 @pytest.mark.parametrize(
     ("told", "words", "layer", "first"),
     [
-        (IN_STORAGE, " (the loaders' workers wait for storage in 80 % of the looks at them); without", "storage", "Ask storage"),
+        (IN_STORAGE, "(the loaders' workers wait for storage in 80 % of the looks at them);", "storage", "Ask storage"),
         (
             COMPUTE,
             "(the loaders' workers compute in 85 % of the looks at them and wait for storage in 5 %)",
             "application",
             "Load with more worker processes, as far",
         ),
-        (ASLEEP, "neither compute nor wait for a disk or mounted files in 85 % of the looks", "application", "Fetch more"),
         (
             {**READS, "storage_looks": 4},
             "(the training threads, which read, wait for storage in 40 % of the looks at them)",
@@ -72,6 +78,100 @@ def looked(
     storage: float | None, running: float | None = None, num: int = 100, workers: bool = True
 ) -> OffCore:
     return OffCore(storage=storage, num_looks=num, reads_in_workers=workers, running=running)
+
+
+@pytest.mark.parametrize(
+    ("own", "stage", "workers", "doing"),
+    [
+        (Readers(0.1, 0.1, True, "neither", most_workers=2), "workers", 2, "neither"),
+        (Readers(0.1, 0.1, True, "neither", most_workers=6), "workers", 2, None),  # of another loader, too
+        (
+            Readers(0.1, 0.1, True, "neither", most_workers=2),
+            None,
+            2,
+            None,
+        ),  # whether they are behind was not seen
+        (Readers(0.9, 0.1, True, "storage", most_workers=6), None, 2, "storage"),
+        (Readers(0.9, 0.1, True, "storage", most_workers=2), "ready", 2, None),  # a batch lies ready
+        (Readers(0.0, None, False, "computing", 0.9), None, 0, "computing"),
+        (Readers(0.0, None, False, "neither", 0.9), None, 2, None),  # somebody else works for it
+    ],
+)
+def test_who_sleeps_may_be_idle(own: Readers, stage: Any, workers: int, doing: str | None) -> None:
+    """Workers of a validation loader sleep beside those that compute, and workers whose batches are not fetched do."""
+    found = _readers(own, workers, stage)
+    assert doing == (found.doing if found is not None else None)
+
+
+def thread(run: float, wait: float = 0.0, storage: float = 0.0) -> OffCore:
+    return OffCore(wait, run=run, storage=storage, num_looks=100)
+
+
+@pytest.mark.parametrize(
+    ("run", "wait", "storage", "expected"),
+    [
+        (0.95, 0.0, 0.0, "computing"),  # of a wait of 0.8 at least 0.75
+        (0.3, 0.6, 0.0, "computing"),  # or wants to
+        (0.2, 0.05, 0.0, "neither"),
+        (0.5, 0.0, 0.0, None),
+        (0.2, 0.05, 0.5, "storage"),
+    ],
+)
+def test_what_a_training_thread_does_while_it_makes_its_batches(
+    run: float, wait: float, storage: float, expected: str | None
+) -> None:
+    """By the kernel's count of its time: the rest of the step it ran all the time, or not at all."""
+    found = readers_of_all([thread(run, wait, storage)] * 2, 0.8)
+    assert found is not None
+    assert expected == found.doing
+
+
+@pytest.mark.parametrize(
+    ("storages", "expected"),
+    [((0.95, 0.95, 0.95, 0.02), None), ((0.95, 0.95, 0.95, 0.55), "storage"), ((0.9, 0.9, 0.5, 0.5), None)],
+)
+def test_a_few_ranks_do_not_speak_for_all(storages: tuple[float, ...], expected: str | None) -> None:
+    """The mean of four was storage in 71 % of the looks, of which the fourth computed."""
+    found = readers_of_all([looked(one, 0.98 - one) for one in storages], 0.3)
+    assert found is not None
+    assert expected == found.doing
+
+
+def test_looks_at_a_thread_count_while_it_waits_for_data_alone() -> None:
+    """A checkpoint of all ranks is a wait for storage too."""
+    writes = {**READS, "storage_looks": 4, "data_storage_looks": 0}
+    assert "for storage" not in bound(writes).message
+    assert "for storage in 40 %" in bound({**writes, "data_storage_looks": 4}).message
+
+
+THREADED = """
+import hashlib, sys, threading
+open("/proc/self/comm", "w").write("pt_data_worker")
+thread = threading.Thread(target=lambda: [hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**6) for _ in range(10**6)])
+thread.daemon = True
+thread.start()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_worker_works_whichever_of_its_threads_does() -> None:
+    """Its main thread waits for a pool of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as worker:
+        try:
+            assert worker.stdout is not None
+            worker.stdout.readline()
+
+            def does() -> tuple[bool, bool]:
+                found = procfs.stat(worker.pid)
+                assert found is not None
+                return looks_module._does(found)
+
+            wait_until(lambda: does() == (False, True), "a thread of it runs", seen=does)
+        finally:
+            worker.kill()
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,24 @@ def test_one_that_ran_beside_it_is_not_its_next_run() -> None:
     assert [bool(said(view, one)) for one in begun] == [False, True]
 
 
+def test_one_that_began_while_it_still_ran_is_not_its_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a sweep in one folder: who began beside it is no restart, and was to be kept as one."""
+    monkeypatch.setattr(started_again, "working_folder", lambda _pid: "/home/me/job")
+    lives = replace(over(), ended="", ranks=tuple(replace(row, host="here") for row in over().ranks))
+    offered = []
+    for began_s in (1_500.0, 2_001.0):
+        ranks = tuple(replace(rank, start_wall_ns=int(began_s * 1e9)) for rank in training(901).ranks)
+        found = replace(training(901), ranks=ranks)
+        again = StartedAgain(lambda found=found: ([found], 0), wall_s=lambda: 2_000.0, goes_on=True)
+        again.sentence(lives, "here")
+        again.sentence(over(), "here")
+        again.wait()
+        offered.append(bool(again.sentence(over(), "here")))
+        assert again.sentence(lives, "here") == ""
+        assert again.options == (), "of a run that goes on after all nothing leads on"
+    assert offered == [False, True]
+
+
 def test_one_that_is_watched_already_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(started_again, "mapped_rings", lambda _pid: ("ring",))
     assert said(over(), training(901)) == ""

@@ -283,7 +283,7 @@ def test_a_training_thread_that_waits_is_met(tmp_path: Path) -> None:
         looks.look({pid: pid})
     assert looks.counts(pid) == {
         "looks": 4, "stopped_looks": 0, "storage_looks": 3, "worker_looks": 0, "worker_storage_looks": 0,
-        "worker_running_looks": 0,
+        "worker_running_looks": 0, "data_storage_looks": 0, "workers": 0,
     }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ PAUSE_NS: Final = 10**8  # between two looks, on average
 BY_LOT: Final = 1.0
 MAX_LOOKS: Final = 16  # at once; a node with more ranks looks at each of them less often
 MAX_WORKERS: Final = 2  # of a rank at once, in turn
+MAX_THREADS: Final = 8  # of a worker, beside its main one
 MAX_KNOWN: Final = 64  # workers of a rank: as many look alike, and names are anybody's to take
 MAX_TIMES: Final = 32  # of a process between two samples, a second apart
 STOPPED_STATES: Final = "Tt"
@@ -44,6 +45,7 @@ class _Rank:
     looks: int = 0
     stopped: int = 0
     storage: int = 0  # found its training thread waiting for storage
+    data_storage: int = 0  # while it waited for data: what else it writes or maps is not what it reads
     worker_looks: int = 0
     worker_storage: int = 0
     worker_running: int = 0  # on a core, or ready to
@@ -74,8 +76,24 @@ class _Rank:
                 self.has_lost_one = True
                 continue
             self.worker_looks += 1
-            self.worker_storage += waits_for_storage(pid, pid, found.state)
-            self.worker_running += found.state == RUNNING_STATE
+            in_storage, is_running = _does(found)
+            self.worker_storage += in_storage
+            self.worker_running += is_running and not in_storage
+
+
+def _does(worker: procfs.Stat) -> tuple[bool, bool]:
+    """(waits for storage, runs) of a worker process: whatever any of its threads does, of which it mostly has one."""
+    if waits_for_storage(worker.pid, worker.pid, worker.state):
+        return True, False
+    if worker.state == RUNNING_STATE or worker.num_threads < 2:
+        return False, worker.state == RUNNING_STATE
+    others = [
+        found
+        for thread in procfs.threads(worker.pid)[1 : 1 + MAX_THREADS]
+        if (found := procfs.stat_of_thread(worker.pid, thread)) is not None
+    ]
+    in_storage = any(waits_for_storage(worker.pid, one.pid, one.state) for one in others)
+    return in_storage, any(one.state == RUNNING_STATE for one in others)
 
 
 def is_stopped(found: procfs.Stat) -> bool:
@@ -97,8 +115,11 @@ class StateLooks:
         self._ranks: dict[int, _Rank] = {}  # by process
         self._next = 0
 
-    def look(self, threads: Mapping[int, int]) -> None:
-        """At the next few of these processes, in turn; threads: of each, the one that trains."""
+    def look(self, threads: Mapping[int, int], waiting: Collection[int] = ()) -> None:
+        """At the next few of these processes, in turn; threads: of each, the one that trains.
+
+        waiting: those that wait for data at this moment.
+        """
         pids, now_ns = list(threads), time.monotonic_ns()
         for _ in range(min(MAX_LOOKS, len(pids))):
             self._next = (self._next + 1) % len(pids)
@@ -110,7 +131,9 @@ class StateLooks:
             thread = threads[pid]
             of_thread = found if thread == pid else procfs.stat_of_thread(pid, thread)
             rank.looks += 1
-            rank.storage += of_thread is not None and waits_for_storage(pid, thread, of_thread.state)
+            in_storage = of_thread is not None and waits_for_storage(pid, thread, of_thread.state)
+            rank.storage += in_storage
+            rank.data_storage += in_storage and pid in waiting
             if is_stopped(found):
                 rank.stopped += 1
                 if len(rank.stopped_at_ns) < MAX_TIMES:
@@ -128,6 +151,8 @@ class StateLooks:
             "looks": rank.looks,
             "stopped_looks": rank.stopped,
             "storage_looks": rank.storage,
+            "data_storage_looks": rank.data_storage,
+            "workers": len(rank.workers),
             "worker_looks": rank.worker_looks,
             "worker_storage_looks": rank.worker_storage,
             "worker_running_looks": rank.worker_running,

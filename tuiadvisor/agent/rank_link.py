@@ -26,6 +26,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EXITING, EventKind, RankState
 from tuiadvisor.inject import Identity, InjectError, Injection
 from tuiadvisor.log import Logger
+from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import ring as ring_file
 from tuiadvisor_probes.duty import DEFAULT_BUDGET_PPM, PPM
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tuiadvisor.agent.attach import Injector
     from tuiadvisor.agent.discovery import RankProcess
 
+DATA_WAIT: Final = PHASES.index("data_wait")
 logger: Final = Logger(__name__)
 NS: Final = 10**9
 RETRY_NS: Final = NS
@@ -126,6 +128,11 @@ class RankLink:
     def git_commit(self) -> str | None:
         """The commit it was started from, once that is known."""
         return self._commit.commit if self._commit is not None else None
+
+    @property
+    def waits_for_data(self) -> bool:
+        """Whether its training thread does so at this moment."""
+        return self.reader is not None and self.state == RankState.LIVE and self.reader.now()[0] == DATA_WAIT
 
     @property
     def is_over(self) -> bool:

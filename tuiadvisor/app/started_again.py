@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 5.0
 PICKED_UP_S: Final = 60.0  # chosen: ranks that import torch for as long are rare
+NOTICED_S: Final = 10.0  # chosen: by then at the latest a run that has ended is known to have
 MOST_NAMES: Final = 100  # chosen: nobody looks for the hundredth
 KEY: Final = "o"  # of the screens: watch the next run
 
@@ -39,6 +40,7 @@ class StartedAgain:
         self,
         look: Callable[[], tuple[list[FoundTraining], int]] = trainings,
         clock_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
         kept: str = "",
         *,
         goes_on: bool = False,
@@ -53,6 +55,8 @@ class StartedAgain:
         self._folder = ""  # in which its ranks work; "" while it was not seen
         self._launchers: frozenset[int] = frozenset()  # of those ranks
         self._over_since_s = 0.0
+        self._lived_wall_s: float | None = None  # when it was last seen to go on
+        self._wall_s = wall_s
         self._look = look
         self._clock_s = clock_s
         self._due_s = 0.0
@@ -66,7 +70,8 @@ class StartedAgain:
         now_s = self._clock_s()
         if not view.ended:
             self._note_place(view, host)
-            self._over_since_s = now_s
+            self._over_since_s, self._lived_wall_s = now_s, self._wall_s()
+            self._found, self.options = "", ()  # it goes on after all
             return ""
         is_looking = self._thread is not None and self._thread.is_alive()
         if now_s >= self._due_s and not is_looking:
@@ -74,12 +79,18 @@ class StartedAgain:
             former = frozenset(row.pid for row in view.ranks if row.pid is not None)
             self._thread = threading.Thread(
                 target=self._search,
-                args=(view.run.label, view.run.started_wall_s, former),
+                args=(view.run.label, self._since_wall_s(view), former),
                 name="tuiadvisor-again",
                 daemon=True,
             )
             self._thread.start()
         return self._found
+
+    def _since_wall_s(self, view: RunView) -> float | None:
+        """A run beside this one is not its next one: that begins when this one ends, or after it."""
+        if self._lived_wall_s is None:
+            return view.run.started_wall_s
+        return self._lived_wall_s - NOTICED_S
 
     def wait(self) -> None:
         """Until the look that is under way, if any, is over."""
@@ -113,7 +124,7 @@ class StartedAgain:
             )
         except Exception:  # looking is a courtesy
             logger.exception("looking for the next run failed")
-            return
+            found = None
         if found is None:
             self._found, self.options = "", ()
             return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.readers import Doing, Readers
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.metrics.steps.loader_stage import Stage
     from tuiadvisor.views.run_view import Finding, RunView
 
 
@@ -31,7 +32,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     workers = facts.stack.number("workers") if facts.stack is not None else None
     seen, wait = loader_stages.measure(facts.loaders)
     can_help = wait is None or wait.stage not in loader_stages.NO_MORE_WORKERS
-    readers = _readers(diagnosis.readers, workers)
+    readers = _readers(diagnosis.readers, workers, wait.stage if wait is not None else None)
     doing = readers.doing if readers is not None else None
     wanted = workers_wanted(workers, data.gain) if data and workers is not None and can_help else None
     lacking = _lacking(wanted, facts.cores_per_rank, doing)
@@ -49,11 +50,15 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     }
 
 
-def _readers(found: Readers | None, workers: int | None) -> Readers | None:
-    """Threads make their batches themselves where the loader says so; else somebody works for them whom nobody found."""
-    if found is None or found.in_workers or found.doing == "storage" or workers == 0:
-        return found
-    return None
+def _readers(found: Readers | None, workers: int | None, stage: Stage | None) -> Readers | None:
+    """None where the ranks may wait for something else than what these do."""
+    if found is None or (found.in_workers and stage in loader_stages.NO_MORE_WORKERS):
+        return None
+    if not found.in_workers:  # else somebody works for them whom nobody found
+        return found if found.doing == "storage" or workers == 0 else None
+    # Who sleeps may be idle: because batches lie ready, or as the worker of another loader, of evaluation.
+    is_behind = stage == "workers" and workers is not None and found.most_workers <= workers
+    return found if found.doing != "neither" or is_behind else None
 
 
 def ranks_of(diagnosis: Diagnosis) -> tuple[int, ...] | None:

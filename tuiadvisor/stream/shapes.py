@@ -142,7 +142,10 @@ _HELLO_RANK = {
 _HOST_RANK = {
     **_fields(_number, "cpu_s run_s run_delay_s cpu_limit_cores"),
     **_fields(_integer, "cpu_periods throttled_periods looks stopped_looks nice"),
-    **_fields(_integer, "storage_looks worker_looks worker_storage_looks worker_running_looks"),
+    **_fields(
+        _integer,
+        "storage_looks data_storage_looks workers worker_looks worker_storage_looks worker_running_looks",
+    ),
     **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches last_cpu numa_node"),
     **_fields(_text, "state cpus_allowed memory_policy"),
     **_fields(_list_of(_integer), "cpu_nodes memory_nodes stopped_at_ns"),

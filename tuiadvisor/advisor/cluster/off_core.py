@@ -42,27 +42,25 @@ def _nice(value: int | None) -> int | None:
 # Of one sample, each a number, NaN where it was not told: whether the process was stopped; periods of its CPU limit so
 # far, and those that held it back; the limit in cores; looks at its state so far, and those that found it stopped;
 # seconds its training thread ran so far; that thread's nice value. Of the looks those that found its training thread
-# waiting for storage; looks at its loader's workers, those that found one so, and those that found one running.
+# waiting for storage; looks at its loader's workers, those that found one so, and those that found one running; those
+# at the thread while it waited for data; how many workers there are.
 STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS, RUN_S, NICE = range(8)
 STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS, WORKER_RUNNING_LOOKS = range(8, 12)
-NUM_FIELDS: Final = 12
-OF_READERS: Final = (STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS, WORKER_RUNNING_LOOKS)
+DATA_STORAGE_LOOKS, WORKERS = 12, 13
+NUM_FIELDS: Final = 14
+OF_READERS: Final = (
+    STORAGE_LOOKS, WORKER_LOOKS, WORKER_STORAGE_LOOKS, WORKER_RUNNING_LOOKS, DATA_STORAGE_LOOKS,
+)  # fmt: skip
 COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS, RUN_S, *OF_READERS})
 UNKNOWN: Final = float("nan")
+# fmt: off
 _Seen = tuple[
-    float | None,
-    int,
-    float | None,
-    float | None,
-    float | None,
-    float | None,
-    float | None,
-    int,
-    bool,
-    float | None,
-]  # OffCore's stopped, num_stopped, throttled, limit_cores, run; nice, storage, num_looks, reads_in_workers, running
+    float | None, int, float | None, float | None, float | None,
+    float | None, float | None, int, bool, float | None, float | None,
+]  # OffCore's stopped, num_stopped, throttled, limit_cores, run; nice and what follows it
+# fmt: on
 NUM_BEFORE_WAIT: Final = 5  # of these, that stand before what `CoreWait` tells
-NOTHING: Final[_Seen] = (None, 0, None, None, None, None, None, 0, False, None)
+NOTHING: Final[_Seen] = (None, 0, None, None, None, None, None, 0, False, None, None)
 
 
 class Outside:
@@ -94,6 +92,8 @@ class Outside:
                 _told(integer(entry, "worker_looks")),
                 _told(integer(entry, "worker_storage_looks")),
                 _told(integer(entry, "worker_running_looks")),
+                _told(integer(entry, "data_storage_looks")),
+                _told(integer(entry, "workers")),
             )
             self._samples.add(rank, now_ns, sample)
 
@@ -104,7 +104,8 @@ class Outside:
         waits, most_waits = self._core_wait.bounds(ranks, last_s, until_ns)
         counted = map(self._core_wait.counted, ranks)
         return [
-            OffCore(wait, *others[:NUM_BEFORE_WAIT], is_counted, most_wait, *others[NUM_BEFORE_WAIT:])
+            # mypy loses the types of two tuples in one call once they are this long.
+            OffCore(wait, *others[:NUM_BEFORE_WAIT], is_counted, most_wait, *others[NUM_BEFORE_WAIT:])  # type: ignore[arg-type]
             for wait, others, is_counted, most_wait in zip(
                 waits, self._seen(ranks, last_s, until_ns), counted, most_waits, strict=True
             )
@@ -133,6 +134,7 @@ class Outside:
             finite_or_nones(np.where(counts[RUN_S] >= 0, counts[RUN_S] / span_s, np.nan)),
             finite_or_nones(seen.at(NICE, seen.last)),
             *_readers(counts, of_agent, MOST_LOOKS_S * span_s),
+            finite_or_nones(seen.at(WORKERS, seen.last)),
         )
         return [
             one if is_known else NOTHING
@@ -170,7 +172,9 @@ def _readers(
     looks, worker_looks = counts[LOOKS], counts[WORKER_LOOKS]
     in_workers = worker_looks > 0
     num = np.where(in_workers, worker_looks, looks)
-    found = np.where(in_workers, counts[WORKER_STORAGE_LOOKS], counts[STORAGE_LOOKS])
+    of_data = counts[DATA_STORAGE_LOOKS]  # of older agents: whatever the thread does
+    of_thread = np.where(np.isnan(of_data), counts[STORAGE_LOOKS], of_data)
+    found = np.where(in_workers, counts[WORKER_STORAGE_LOOKS], of_thread)
     is_known = (
         of_agent & (looks <= most) & (worker_looks >= 0) & (num <= most) & (found >= 0) & (found <= num)
     )

@@ -192,7 +192,7 @@ def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None
         return (
             f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, and for "
             f"{seconds(min(asleep_s, unseen_s))} of it the thread sleeps: it waits for something that is not "
-            "PyTorch's, as actors that feed it by a queue, a server, a lock or a sleep "
+            "PyTorch's, as files of a slow mount, actors that feed it by a queue, a server, a lock or a sleep "
             f"(tuiadvisor stacks RANK --lines shows where){late}"
         )
     return (

@@ -82,6 +82,7 @@ class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast
     num_looks: int = 0  # moments of these
     reads_in_workers: bool = False  # else it is the training thread that was looked at
     running: float | None = None  # of the looks at its loader's workers, that found one on a core or ready to
+    num_workers: float | None = None  # processes of its loaders
 
 
 @dataclass(frozen=True, slots=True)

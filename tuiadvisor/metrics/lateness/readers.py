@@ -8,7 +8,7 @@ Out: their shares, and which of the three it surely is. Slow storage and slow tr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -34,8 +34,9 @@ class Readers:
     storage: float
     running: float | None  # workers that had a core or wanted one; a training thread has other work too
     in_workers: bool
-    doing: Doing | None  # None: no part is surely the larger one
+    doing: Doing | None  # None: no part is surely the larger one, or not on most ranks
     of_wait: float | None = None  # of a training thread's wait for data, what it surely computes or sleeps
+    most_workers: float = 0.0  # processes of a rank's loaders: of more than one loader some are idle
 
 
 def readers_of_all(seen: Sequence[OffCore], wait: float) -> Readers | None:
@@ -43,29 +44,37 @@ def readers_of_all(seen: Sequence[OffCore], wait: float) -> Readers | None:
 
     wait: share of its time that the typical rank waits for data, of which it has to explain half. Workers that are
     behind are never idle, a training thread reads for no longer than that. Ranks with one storage wait together, so of
-    many ranks at one moment the error is that of one.
+    many ranks at one moment the error is that of one. It is said if most ranks do it, and none surely something else.
     """
     kinds = {one.reads_in_workers for one in seen}
-    storages = [one.storage for one in seen if one.storage is not None]
-    if not storages or len(storages) < len(seen) or len(kinds) != 1:
+    if len(kinds) != 1 or any(one.storage is None or one.num_looks < MIN_LOOKS for one in seen):
         return None
-    num, in_workers = float(np.median([one.num_looks for one in seen])), kinds.pop()
-    if num < MIN_LOOKS:
-        return None
-    storage = float(np.mean(storages))
-    runnings = [one.running for one in seen if one.running is not None]
-    running = float(np.mean(runnings)) if in_workers and len(runnings) == len(seen) else None
-    most = MOSTLY * (1.0 if in_workers else wait)
-    doing: Doing | None = None
-    if storage - _error(storage, num) >= most:
-        doing = "storage"
-    elif not in_workers:
+    together = _together(seen, wait, in_workers=kinds.pop())
+    own = [_together([one], wait, in_workers=together.in_workers).doing for one in seen]
+    agree = sum(one == together.doing for one in own)
+    if together.doing is None or (2 * agree > len(seen) and agree + own.count(None) == len(seen)):
+        return together
+    return replace(together, doing=None, of_wait=None)
+
+
+def _together(seen: Sequence[OffCore], wait: float, *, in_workers: bool) -> Readers:
+    num = float(np.median([one.num_looks for one in seen]))
+    storage = float(np.mean([one.storage or 0.0 for one in seen]))
+    if not in_workers:
+        if storage - _error(storage, num) >= MOSTLY * wait:
+            return Readers(storage, None, in_workers=False, doing="storage")
         return _in_threads(seen, storage, wait)
+    runnings = [one.running for one in seen if one.running is not None]
+    running = float(np.mean(runnings)) if len(runnings) == len(seen) else None
+    doing: Doing | None = None
+    if storage - _error(storage, num) >= MOSTLY:
+        doing = "storage"
     elif running is not None and running - _error(running, num) >= MOSTLY:
         doing = "computing"
     elif running is not None and storage + running + _error(storage + running, num) < MOSTLY:
         doing = "neither"
-    return Readers(storage, running, in_workers, doing)
+    most_workers = max((one.num_workers or 0.0 for one in seen), default=0.0)
+    return Readers(storage, running, in_workers=True, doing=doing, most_workers=most_workers)
 
 
 def _in_threads(seen: Sequence[OffCore], storage: float, wait: float) -> Readers:
