@@ -19,14 +19,12 @@ from tuiadvisor.advisor.compare.comparing import (
     ComparisonOptions,
     Measured,
     _detectable,
-    _plain,
-    _sentence,
     _steps_to_decide,
     _verdict,
-    _why_blind,
     compare,
     measure,
 )
+from tuiadvisor.advisor.compare.verdict_words import plain, sentence_of, why_blind
 from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
@@ -176,7 +174,7 @@ def test_the_phase_that_grew_is_named(before: Measured) -> None:
 
 def test_rates_stand_without_an_exponent() -> None:
     """It said "1.048e+04 samples/s"."""
-    assert ("10,477", "41.7") == (_plain(10_477.4), _plain(41.7))
+    assert ("10,477", "41.7") == (plain(10_477.4), plain(41.7))
 
 
 def test_what_the_first_run_only_remarked_is_not_new() -> None:
@@ -257,13 +255,13 @@ def test_an_interval_of_decades_is_no_figure(low: float, high: float) -> None:
     terms_of_steps = terms(
         WorkUnit(2, 64.0, None, BYTES, 1, 1), WorkUnit(2, 64.0, None, BYTES, 1, 1), same_work=False
     )
-    said = _sentence("not decided", [], terms_of_steps, change, is_steady=True)
+    said = sentence_of("not decided", [], terms_of_steps, change, is_steady=True)
     assert said.startswith("Not decided: a step takes 47 ms instead of 70 ms")
     assert "%" not in said
     assert _detectable(change, 0.02) is None
-    assert "no change would be seen" in _why_blind(Gate(0.05, None), None)
+    assert "no change would be seen" in why_blind(Gate(0.05, None), None)
     usual = replace(change, low=0.6, high=1.1)
-    assert "-40.0 to +10.0 %" in _sentence("no change", [], terms_of_steps, usual, is_steady=True)
+    assert "-40.0 to +10.0 %" in sentence_of("no change", [], terms_of_steps, usual, is_steady=True)
     assert _detectable(usual, 0.02) is not None
 
 
@@ -281,7 +279,7 @@ def test_an_interval_of_decades_is_no_figure(low: float, high: float) -> None:
 def test_no_change_is_said_only_of_a_small_interval(low: float, high: float, verdict: str) -> None:
     middle = math.sqrt(low * high)
     is_sure = low > 1.02 or high < 1 / 1.02
-    assert verdict == _verdict(Change(0.07, 0.07 * middle, middle, low, high, significant=is_sure), 0.02)
+    assert verdict == _verdict(Change(0.07, 0.07 * middle, middle, low, high, significant=is_sure))
 
 
 def test_what_is_not_decided_says_what_it_takes(before: Measured) -> None:

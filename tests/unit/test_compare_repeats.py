@@ -38,11 +38,11 @@ def held(*repeats: float, after: float = 1.1) -> ComparisonOptions:
     )
 
 
-def test_a_change_beyond_noise_is_none_where_repeats_differ_as_much() -> None:
+def test_a_change_beyond_noise_is_not_decided_where_repeats_differ_as_much() -> None:
     before, after = measured(1.0, 1), measured(1.1, 2)
     assert compare(before, after, ComparisonOptions(same_work=True)).verdict == "regressed"
     wild = compare(before, after, held(1.08, 0.94))
-    assert wild.verdict == "no change"
+    assert wild.verdict == "not decided"
     assert any("3 runs of the same code differ by" in text for text in wild.cautions)
     calm = compare(before, after, held(1.0, 1.0))
     assert calm.verdict == "regressed"
@@ -80,7 +80,7 @@ def test_the_command_takes_repeats(tmp_path: Path, capfdbinary: pytest.CaptureFi
     asked = ["compare", *names[:2], "--same-work", "--json"]
     assert main([*asked, "--repeat", names[2], "--repeat", names[3]]) == 0
     told = json.loads(capfdbinary.readouterr().out)
-    assert told["verdict"] == "no change"
+    assert told["verdict"] == "not decided"
     assert [names[0], *names[2:]] == told["spread"]["files"]
     assert main([*asked, "--repeat", names[2]]) == 2
     assert "a spread takes 3" in capfdbinary.readouterr().err.decode()

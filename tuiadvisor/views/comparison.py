@@ -147,6 +147,7 @@ class GoodputChange:
     sentence: str
     is_other_model: bool = False
     is_apart: bool = False  # the runs are not compared, as those of other models
+    is_open: bool = False  # nothing was seen to change, but what pauses make of it may be chance
 
     @property
     def shown(self) -> tuple[float | None, float | None]:
@@ -166,6 +167,8 @@ class GoodputChange:
             return "unknown"
         if self.is_apart:
             return "not comparable"
+        if self.is_open:
+            return "not decided"
         return {True: "improved", False: "worse", None: "no change"}[self.improved]
 
 

@@ -17,6 +17,7 @@ from tuiadvisor.advisor.compare.distribution import distribution
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
 from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
+from tuiadvisor.advisor.compare.verdict_words import more, of_pauses, says_nothing, sentence_of, why_blind
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
@@ -29,7 +30,6 @@ from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
 from tuiadvisor.views.comparison import Change, Comparison, Gate, PhaseChange, Rates, RunSide
-from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,8 +44,6 @@ SCHEMA: Final = 1
 # of one run's steps can show. Mytkowicz et al. (ASPLOS'09) measured up to several percent; 2 % is what CI uses.
 NOISE_FLOOR: Final = 0.02
 HICCUP_FACTOR: Final = 5.0  # a step this much longer than the median is a pause of its own, not a steady step
-# Times between the ends of an interval: one so wide says nothing, as of steps that other jobs make now short, now long.
-TOO_WIDE: Final = 10.0
 MAX_LONGER: Final = 100.0  # times as many steps: who would need more of them decides otherwise
 NOTHING: Final = Change(None, None, None, None, None, significant=False)
 
@@ -131,7 +129,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
     every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
     change = _deciding(steady, every)
-    verdict = _verdict(change, floor)
+    verdict = _verdict(change)
     if found.basis is None:
         verdict = "not comparable"
     busy = _busier(before, after, change)
@@ -148,20 +146,23 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     apart = TWO_MODELS if other else NOT_COMPARED if verdict == "not comparable" else ""
     throughput = NOTHING if other else _throughput(before, after, floor)
     detectable = _detectable(change, floor)
-    gate = _gate(verdict, change, options.fail_if_slower, detectable)
+    gate = _gate(verdict, change, every, options.fail_if_slower, detectable)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
-        cautions.append(f"all devices together do {_more(1 / throughput.ratio)} samples a second")
-    if gate is not None and gate.exceeded is None and verdict != "not comparable":
-        cautions.append(_why_blind(gate, detectable))
+        cautions.append(f"all devices together do {more(1 / throughput.ratio)} samples a second")
+    if verdict != "not comparable":
+        cautions += of_pauses(change, every, found)
+        if gate is not None and gate.exceeded is None:
+            cautions.append(why_blind(gate, detectable, change, every))
     return Comparison(
         schema=SCHEMA,
         verdict=verdict,
-        sentence=_sentence(
+        sentence=sentence_of(
             verdict,
             reasons,
             found,
             change,
             is_steady=change is steady,
+            is_repeated=spread is not None,
             more_steps=_steps_to_decide(change, floor, max(side.num_steady_steps for side in sides)),
         ),
         reasons=tuple(reasons),
@@ -180,7 +181,9 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         noise_floor=floor,
         smallest_detectable=detectable,
         gate=gate,
-        goodput=goodput_change(before.view, after.view, floor, apart=apart),
+        goodput=goodput_change(
+            before.view, after.view, floor, apart=apart, is_open=_open_pauses(steady, every)
+        ),
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )
@@ -207,8 +210,10 @@ def _too_short(before: Measured, after: Measured) -> list[str]:
     ]
 
 
-def _gate(verdict: Outcome, change: Change, limit: float | None, detectable: float | None) -> Gate | None:
-    return None if limit is None else Gate(limit, _exceeded(verdict, change, limit, detectable))
+def _gate(
+    verdict: Outcome, change: Change, every: Change, limit: float | None, detectable: float | None
+) -> Gate | None:
+    return None if limit is None else Gate(limit, _exceeded(verdict, change, every, limit, detectable))
 
 
 def _change(before: Floats, after: Floats, found: Terms, floor: float) -> Change:
@@ -243,26 +248,39 @@ def _throughput(before: Measured, after: Measured, floor: float) -> Change:
 
 
 def _deciding(steady: Change, every: Change) -> Change:
-    """Steady steps decide; pauses do when only they changed, or when they turn the balance round."""
-    if not every.significant or every.ratio is None or steady.ratio is None:
+    """Steady steps decide; pauses do when only they changed, when they turn the balance round, or may have changed.
+
+    A checkpoint every 150 steps leaves the steady steps alone, and may make the run three times as long.
+    """
+    if every.ratio is None or steady.ratio is None:
         return steady
+    if not every.significant:
+        return every if _is_same(steady) and not _is_same(every) else steady
     if steady.significant and (every.ratio > 1) == (steady.ratio > 1):
         return steady
     return every
 
 
-def _verdict(change: Change, floor: float) -> Outcome:
+def _verdict(change: Change) -> Outcome:
     """No change only where the whole interval is so small that the run itself would not begin a new window for it."""
     if change.ratio is None or change.low is None or change.high is None:
         return "not comparable"
     if change.significant:
         return "regressed" if change.ratio > 1 else "improved"
-    same = 1 + _same_within(floor)
-    return "no change" if 1 / same <= change.low and change.high <= same else "not decided"
+    return "no change" if _is_same(change) else "not decided"
 
 
-def _same_within(floor: float) -> float:
-    return max(NEW_REGIME_SHARE, floor)
+def _is_same(change: Change) -> bool:
+    """Whatever runs of the same code differ by: that is what cannot be told, and no band in which runs are equal."""
+    if change.low is None or change.high is None or change.significant:
+        return False
+    same = 1 + NEW_REGIME_SHARE
+    return 1 / same <= change.low and change.high <= same
+
+
+def _open_pauses(steady: Change, every: Change) -> bool:
+    """Whether the steady steps are decided, and what pauses make of the run is not."""
+    return (steady.significant or _is_same(steady)) and not (every.significant or _is_same(every))
 
 
 def _steps_to_decide(change: Change, floor: float, num_steps: int) -> int | None:
@@ -270,11 +288,11 @@ def _steps_to_decide(change: Change, floor: float, num_steps: int) -> int | None
 
     None where that is no answer: the steps differ too much, or the change lies on the border of what decides.
     """
-    if change.ratio is None or change.low is None or change.high is None or _says_nothing(change):
+    if change.ratio is None or change.low is None or change.high is None or says_nothing(change):
         return None
     size = abs(math.log(change.ratio))
     reach = max(math.log(change.high / change.ratio), math.log(change.ratio / change.low))
-    room = max(math.log1p(_same_within(floor)) - size, size - math.log1p(floor))
+    room = max(math.log1p(NEW_REGIME_SHARE) - size, size - math.log1p(floor))
     times = (reach / room) ** 2 if room > 0 else math.inf
     if times > MAX_LONGER:
         return None
@@ -304,25 +322,30 @@ def _beyond_load(before: Measured, after: Measured, change: Change, floor: float
     return low * (1 - explained_s / slower_s) > 1 + floor
 
 
-def _exceeded(verdict: Outcome, change: Change, limit: float, detectable: float | None) -> bool | None:
+def _exceeded(
+    verdict: Outcome, change: Change, every: Change, limit: float, detectable: float | None
+) -> bool | None:
     if verdict == "not comparable" or change.low is None or change.high is None:
         return None
     if verdict == "regressed" and change.low > 1 + limit:
         return True
     # A check that would not have seen a slowdown of the limit, and cannot exclude one, has not passed.
     is_blind = detectable is None or detectable > limit
-    return None if is_blind and change.high > 1 + limit else False
+    if is_blind and change.high > 1 + limit:
+        return None
+    return None if _may_exceed(every, limit) else False
+
+
+def _may_exceed(every: Change, limit: float) -> bool:
+    """Rare pauses widen this interval alone: the steady steps' own narrow one says nothing of them."""
+    return every.high is None or every.high > 1 + limit
 
 
 def _detectable(change: Change, floor: float) -> float | None:
-    if change.ratio is None or change.high is None or change.low is None or _says_nothing(change):
+    if change.ratio is None or change.high is None or change.low is None or says_nothing(change):
         return None
     reach = max(change.high / change.ratio, change.ratio / change.low)
     return reach * (1 + floor) - 1
-
-
-def _says_nothing(change: Change) -> bool:
-    return change.low is not None and change.high is not None and change.high > TOO_WIDE * change.low
 
 
 def _phases(before: StepSeries, after: StepSeries, floor: float) -> tuple[PhaseChange, ...]:
@@ -372,83 +395,3 @@ def _side(run: Measured) -> RunSide:
         if window.first_step is not None and window.last_step is not None
         else None,
     )
-
-
-# -- words ---------------------------------------------------------------------------------------------------
-
-
-def percent(value: float) -> str:
-    """'63 %', '4.2 %'."""
-    size = abs(100 * value)
-    return f"{100 * value:.0f} %" if size >= 9.95 else f"{100 * value:.1f} %"
-
-
-def _why_blind(gate: Gate, detectable: float | None) -> str:
-    """detectable: the least slowdown that these recordings would show."""
-    unseen = "no change would be" if detectable is None else f"less than {percent(detectable)} would not be"
-    return (
-        f"cannot tell whether it is {percent(gate.limit)} slower: {unseen} seen in these two recordings; record "
-        "longer, or on a quiet machine"
-    )
-
-
-def _more(factor: float) -> str:
-    return f"{percent(abs(factor - 1))} {'more' if factor > 1 else 'fewer'}"
-
-
-WHOLE_FROM: Final = 1000.0  # a rate beyond it needs no digits after the point
-
-
-def _plain(rate: float) -> str:
-    """Never with an exponent."""
-    return f"{rate:,.0f}" if rate >= WHOLE_FROM else f"{rate:.4g}"
-
-
-def _sentence(
-    verdict: Outcome,
-    reasons: list[str],
-    found: Terms,
-    change: Change,
-    *,
-    is_steady: bool,
-    more_steps: int | None = None,
-) -> str:
-    """more_steps: that would decide it."""
-    if verdict == "not comparable":
-        return f"Not comparable: {'; '.join(reasons) or 'a step time is unknown'}."
-    assert change.ratio is not None  # noqa: S101  # a verdict rests on a ratio
-    assert change.low is not None  # noqa: S101
-    assert change.high is not None  # noqa: S101
-    if found.basis == "step":
-        what = "a step" if is_steady else "a step, pauses included,"
-        words = f"{what} takes {seconds(change.after or 0.0)} instead of {seconds(change.before or 0.0)}"
-        middle, low, high, more, less = change.ratio, change.low, change.high, "longer", "less"
-    else:
-        who = "each device does" if found.basis == "samples_per_device" else "the job does"
-        rates = 1 / (change.after or math.inf), 1 / (change.before or math.inf)
-        words = f"{who} {_plain(rates[0])} samples/s instead of {_plain(rates[1])}"
-        middle, low, high, more, less = 1 / change.ratio, 1 / change.high, 1 / change.low, "more", "less"
-    if verdict == "not decided":
-        return f"Not decided: {words}{_why_open(change, low, high, more_steps)}"
-    if verdict == "no change":
-        # The interval is of these steps; what differs from run to run is in none of them.
-        why = "within noise" if low <= 1 <= high else "no more than two runs of the same code may differ by"
-        return f"No change: {words}; {_range(low, high)} with 95 % confidence, {why}."
-    size = f"{percent(abs(middle - 1))} {more if middle > 1 else less}"
-    bounds = sorted((abs(low - 1), abs(high - 1)))
-    return f"{verdict.capitalize()}: {words}, {size} (95 %: {percent(bounds[0])} to {percent(bounds[1])})."
-
-
-def _why_open(change: Change, low: float, high: float, more_steps: int | None) -> str:
-    if _says_nothing(change):
-        return ", but the steps of a run differ so much that this may be chance."
-    takes = (
-        "repeat both runs several times (--repeat)"
-        if more_steps is None
-        else f"it takes about {more_steps:,} more steady steps in each recording"
-    )
-    return f"; {_range(low, high)} with 95 % confidence, which may be a change or none: {takes}."
-
-
-def _range(low: float, high: float) -> str:
-    return f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"

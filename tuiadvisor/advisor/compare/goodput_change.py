@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 SAME_SPAN: Final = 1.5  # start-up weighs more in a shorter recording: beyond this spans are not compared
 
 
-def goodput_change(before: RunView, after: RunView, floor: float, *, apart: str = "") -> GoodputChange | None:
-    """None where neither run has a figure. floor: what runs of one code may differ by; apart: as of `bottleneck`."""
+def goodput_change(
+    before: RunView, after: RunView, floor: float, *, apart: str = "", is_open: bool = False
+) -> GoodputChange | None:
+    """None where neither run has a figure. floor: what runs of one code may differ by; apart: as of `bottleneck`.
+
+    is_open: what pauses make of the steps may be chance, so no change of goodput is none that could be seen.
+    """
     one, other = before.wall, after.wall
     if one is None or other is None:
         return None
@@ -30,6 +35,7 @@ def goodput_change(before: RunView, after: RunView, floor: float, *, apart: str 
     improved = None
     if old is not None and new is not None and abs(new - old) > floor and not apart:
         improved = new > old
+    is_open = is_open and not apart and improved is None and None not in (old, new)
     return GoodputChange(
         before=one.end_to_end,
         after=other.end_to_end,
@@ -37,22 +43,35 @@ def goodput_change(before: RunView, after: RunView, floor: float, *, apart: str 
         after_steady=other.steady,
         is_end_to_end=is_same,
         improved=improved,
-        sentence=_of_two(one, other) if apart else _sentence(old, new, improved, is_same=is_same),
+        sentence=_of_two(one, other)
+        if apart
+        else _sentence(old, new, improved, is_same=is_same, is_open=is_open),
         is_other_model=apart == TWO_MODELS,
         is_apart=bool(apart),
+        is_open=is_open,
     )
 
 
-def _sentence(old: float | None, new: float | None, improved: bool | None, *, is_same: bool) -> str:
+def _sentence(
+    old: float | None, new: float | None, improved: bool | None, *, is_same: bool, is_open: bool = False
+) -> str:
     of = "" if is_same else " of the steady steps"
     if old is None or new is None:
         which = "neither run could" if old is None and new is None else "one of the runs could not"
         return f"Whether goodput{of} improved is unknown: {which} be judged."
+    told = f"{100 * old:.0f} % before, {100 * new:.0f} % after"
+    if is_open:
+        which = "it is" if is_same else "of the steady steps it is"
+        left_out = "" if is_same else "the recordings are not of equal stretches, and "
+        return (
+            f"Whether goodput improved is not decided: {which} {told}; {left_out}"
+            "what pauses make of it may be chance."
+        )
     words = {True: "improved", False: "became worse", None: "did not change beyond noise"}[improved]
     why = (
         "" if is_same else "; the recordings are not of equal stretches, so start-up and pauses are left out"
     )
-    return f"Goodput{of} {words}: {100 * old:.0f} % before, {100 * new:.0f} % after{why}."
+    return f"Goodput{of} {words}: {told}{why}."
 
 
 def _of_two(before: Goodput, after: Goodput) -> str:
