@@ -379,7 +379,7 @@ def test_unknown_work_is_not_compared_unless_vouched_for() -> None:
 @pytest.mark.parametrize(
     ("shapes", "basis", "words"),
     [
-        (("64x512", "64x512"), "step", "samples a step are unknown; the model is called with 64x512 in both"),
+        (("64x512", "64x512"), "step", "the model is called with 64x512 in both, taken to be as often"),
         (("64x512", "32x512"), None, "the model's input 64x512 before, 32x512 after"),
         (("64x512", None), None, "unknown: samples a step"),
     ],

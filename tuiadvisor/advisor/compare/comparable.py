@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 SAMPLES: Final = "samples a step"
+PASSES: Final = "backward passes a step"
 SAME_SAMPLES: Final = 0.001  # two global batches this near each other are one
+# Mean lengths this near each other are one: batches padded to their longest differ so from run to run. As much as two
+# runs of the same code may differ by (NOISE_FLOOR), so no change is called one for it.
+SAME_LENGTHS: Final = 0.02
 FULL_MACHINE: Final = 0.8  # of the cores busy: from here on others' work delays ours
 MORE_LOAD: Final = 0.1  # of the cores: a difference of load that counts
 MORE_WAIT: Final = 0.02  # of the time: a difference in waiting for a core that counts
@@ -47,6 +51,10 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
     if other and not same_work:
         why = f"{other}: not the same model, so neither a step nor a sample is the same work"
         return Terms(None, 1.0, 1.0, (why,), is_other_model=True)
+    sample = _of_a_sample(before, after)
+    if sample and not same_work:
+        why = f"{sample}: neither a step nor a sample is the same work"
+        return Terms(None, 1.0, 1.0, (why,))
     unknown = [
         name
         for name, old, new in (
@@ -62,8 +70,9 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         for text in (
             model,
             _differ(SAMPLES, before.samples_per_step, after.samples_per_step),
+            sample,
             _differ("collectives a step", before.num_collectives, after.num_collectives),
-            _differ("backward passes a step", before.micro_steps, after.micro_steps),
+            _differ(PASSES, before.micro_steps, after.micro_steps),
             _differ("ranks", before.world_size, after.world_size),
         )
         if text
@@ -72,22 +81,56 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
         return Terms("step", 1.0, 1.0, ())
     if before.samples_per_step and after.samples_per_step:
         return _in_samples(before, after, [*differing, *(f"{name} unknown" for name in unknown)])
+    return _without_samples(before, after, differing, unknown, same_work=same_work)
+
+
+def _without_samples(
+    before: WorkUnit, after: WorkUnit, differing: list[str], unknown: list[str], *, same_work: bool
+) -> Terms:
+    """By the time of a step, where nothing differs that tells of its work."""
+    tokens = _differ("tokens a step", before.tokens_per_step, after.tokens_per_step, SAME_LENGTHS)
     shapes = before.input_shape, after.input_shape
-    if unknown == [SAMPLES] and all(shapes) and shapes[0] != shapes[1]:
-        differing.append(f"the model's input {shapes[0]} before, {shapes[1]} after")
+    is_shaped = unknown == [SAMPLES] and all(shapes)
+    differing = [text for text in (*differing, tokens, _other_input(*shapes)) if text]
+    if is_shaped and None in (before.micro_steps, after.micro_steps):
+        unknown = [*unknown, PASSES]
     if same_work and not differing:
         return Terms("step", 1.0, 1.0, (), (f"unknown, vouched for by you: {', '.join(unknown)}",))
-    if unknown == [SAMPLES] and all(shapes) and not differing:
+    if is_shaped and unknown == [SAMPLES] and not differing:
         # A loop that makes its batches itself has no loader that would tell one; what the model is given tells as much.
-        return Terms(
-            "step", 1.0, 1.0, (), (f"{SAMPLES} are unknown; the model is called with {shapes[0]} in both",)
-        )
+        called = f"the model is called with {shapes[0]} in both, taken to be as often"
+        return Terms("step", 1.0, 1.0, (), (f"{SAMPLES} are unknown; {called}",))
     reasons = [*differing]
     if unknown:
-        reasons.append(
-            f"unknown: {', '.join(unknown)}; if a step does the same work in both, say so with --same-work"
-        )
+        reasons.append(f"unknown: {', '.join(unknown)}; {_answer(differing)}")
     return Terms(None, 1.0, 1.0, tuple(reasons))
+
+
+def _answer(differing: list[str]) -> str:
+    """What makes a comparison of it: nobody can vouch for what surely differs."""
+    if differing:
+        return "where each is recorded with --samples-per-step they are compared by samples"
+    return "if a step does the same work in both, say so with --same-work"
+
+
+def _of_a_sample(before: WorkUnit, after: WorkUnit) -> str:
+    """How a sample differs where samples are counted in both; "": not, as far as is known.
+
+    Tokens tell before the model's input does, of which one call was seen: lengths vary from batch to batch.
+    """
+    units = before, after
+    if not all(unit.samples_per_step for unit in units):
+        return ""
+    if all(unit.tokens_per_step for unit in units):
+        old, new = ((unit.tokens_per_step or 0.0) / (unit.samples_per_step or 1.0) for unit in units)
+        return _differ("tokens a sample", old, new, SAME_LENGTHS)
+    # The first size is the batch of a call, which other ranks and passes change.
+    sizes = [unit.input_shape.partition("x")[2] for unit in units]
+    return _other_input(before.input_shape, after.input_shape) if sizes[0] != sizes[1] else ""
+
+
+def _other_input(before: str, after: str) -> str:
+    return f"the model's input {before} before, {after} after" if before and after and before != after else ""
 
 
 def _size(unit: WorkUnit) -> int | None:
@@ -108,8 +151,8 @@ def _in_samples(before: WorkUnit, after: WorkUnit, why: list[str]) -> Terms:
     return Terms("samples", 1 / samples[0], 1 / samples[1], (), said)
 
 
-def _differ(name: str, before: float | None, after: float | None) -> str:
-    if before is None or after is None or abs(after - before) <= SAME_SAMPLES * max(before, after):
+def _differ(name: str, before: float | None, after: float | None, same: float = SAME_SAMPLES) -> str:
+    if before is None or after is None or abs(after - before) <= same * max(before, after):
         return ""
     return f"{name} {_counted(before)} before, {_counted(after)} after"
 
