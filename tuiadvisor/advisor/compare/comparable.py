@@ -181,17 +181,20 @@ def busier(
     waited_more = (
         as_many_ranks and waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= MORE_WAIT
     )
-    if not waited_more and slower.other_cores - faster.other_cores < shared:
+    others_more = slower.other_cores - faster.other_cores >= shared
+    if not waited_more and not others_more:
         return None
     when = ("after", "before") if ratio > 1 else ("before", "after")
-    return f"the machine was busier {when[0]}: {_load(slower)}; {when[1]} {_load(faster)}"
-
-
-def _load(load: MachineLoad) -> str:
-    text = f"other processes used {load.other_cores:.1f} of {load.num_cpus:.0f} cores"
-    if load.wait_for_core is None:
-        return text
-    return f"{text}, ranks waited for a core {100 * load.wait_for_core:.0f} % of the time"
+    # What decided alone: the other quantity may well be larger on the calmer side.
+    told = []
+    if others_more:
+        cores = [f"{load.other_cores:.1f} of {load.num_cpus:.0f} cores" for load in (slower, faster)]
+        told.append((f"other processes used {cores[0]}", cores[1]))
+    if waited_more:
+        shares = [f"{100 * (share or 0.0):.0f} % of the time" for share in waits]
+        told.append((f"ranks waited for a core {shares[0]}", shares[1]))
+    here, there = (", ".join(texts) for texts in zip(*told, strict=True))
+    return f"the machine was busier {when[0]}: {here}; {when[1]} {there}"
 
 
 def environment(before: RunView, after: RunView) -> tuple[Difference, ...]:

@@ -43,7 +43,7 @@ def goodput_change(
         after_steady=other.steady,
         is_end_to_end=is_same,
         improved=improved,
-        sentence=_of_two(one, other)
+        sentence=_of_two(one, other, is_other_model=apart == TWO_MODELS)
         if apart
         else _sentence(old, new, improved, is_same=is_same, is_open=is_open),
         is_other_model=apart == TWO_MODELS,
@@ -74,8 +74,10 @@ def _sentence(
     return f"Goodput{of} {words}: {told}{why}."
 
 
-def _of_two(before: Goodput, after: Goodput) -> str:
+def _of_two(before: Goodput, after: Goodput, *, is_other_model: bool) -> str:
+    """Their figures stand beside each other; another model's larger share is no improvement of this one's."""
     if before.steady is None or after.steady is None:
         return _sentence(before.steady, after.steady, None, is_same=False)
     told = f"{100 * before.steady:.0f} % before, {100 * after.steady:.0f} % after"
-    return f"Goodput of the steady steps: {told}; each is its own run's, and neither has changed."
+    which = "two models" if is_other_model else "runs that are not comparable"
+    return f"Goodput of the steady steps: {told}; whether that is better is not judged between {which}."
