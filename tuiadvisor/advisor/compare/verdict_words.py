@@ -45,7 +45,9 @@ def why_blind(
             most = f", up to {percent(every.high - 1)}"
         return f"{asked}pauses included, it may be more{most}; record longer"
     unseen = "no change would be" if detectable is None else f"less than {percent(detectable)} would not be"
-    return f"{asked}{unseen} seen in these two recordings; record longer, or on a quiet machine"
+    # Pauses are the training's own wherever it runs.
+    where = "" if change is not None and change is every else ", or on a quiet machine"
+    return f"{asked}{unseen} seen in these two recordings; record longer{where}"
 
 
 def of_pauses(change: Change, every: Change, found: Terms) -> list[str]:
