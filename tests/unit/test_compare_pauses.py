@@ -97,3 +97,31 @@ def test_what_repeats_differ_by_is_no_band_of_equality(factor: float) -> None:
     assert "more repeats" in found.sentence
     assert found.gate is not None
     assert found.gate.exceeded is None
+
+
+RECURS = Fault("checkpoint", None, 0.3, every=50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pauses", "verdict", "gate"),
+    [
+        ((RECURS, RECURS), "no change", False),
+        ((None, RECURS), "regressed", True),
+        ((RECURS, None), "improved", False),
+        ((RECURS, replace(RECURS, amount_s=0.6)), "regressed", True),
+    ],
+)
+def test_pauses_that_recur_are_counted_not_drawn(
+    pauses: tuple[Fault | None, Fault | None], verdict: str, gate: bool
+) -> None:
+    """Two runs of the same code with the same checkpoints: a draw of single steps told -38 to +58 % of them."""
+    job = replace(JOB, num_steps=1_500)
+    before, after = (
+        measured(replace(job, seed=seed).with_faults(*([pause] if pause else [])))
+        for seed, pause in enumerate(pauses, 1)
+    )
+    found = compare(before, after, LIMIT)
+    assert found.verdict == verdict, found.sentence
+    assert found.gate is not None
+    assert found.gate.exceeded is gate

@@ -16,6 +16,7 @@ from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, lo
 from tuiadvisor.advisor.compare.distribution import distribution
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
 from tuiadvisor.advisor.compare.measured import Measured
+from tuiadvisor.advisor.compare.recurring_pauses import narrowed
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
 from tuiadvisor.advisor.compare.verdict_words import more, of_pauses, says_nothing, sentence_of, why_blind
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
@@ -128,6 +129,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     cautions += [spread_words(spread)] if spread else []
     steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
     every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
+    every = narrowed(every, steady, (before.series, after.series), floor)
     change = _deciding(steady, every)
     verdict = _verdict(change)
     if found.basis is None:
