@@ -4,13 +4,15 @@ skip: the last rank stays away from an all-reduce; differ: rank 0 broadcasts whe
 away from a collective of ranks 0 and 1; write: rank 0 writes for 15 s while the others wait in a barrier, and goes on;
 leave: the last rank ends by os._exit(0) and a process that it forked keeps its connections; leave-store: likewise,
 where the others wait for it by the store; evaluate: rank 0 evaluates for 15 s by itself while the others wait in a
-barrier; evaluate-stuck: likewise, until it sleeps for ever.
+barrier; evaluate-stuck: likewise, until it sleeps for ever; end: the last rank ends by sys.exit and waits for the
+others in a barrier of its `finally`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -57,6 +59,11 @@ def hang(kind: str, rank: int, world_size: int, pair: dist.ProcessGroup, model: 
         dist.all_reduce(torch.ones(2), group=pair)
     if kind == "pair" and rank == 1:
         stay_away()
+    if kind == "end" and rank == world_size - 1:
+        try:
+            sys.exit(0)
+        finally:
+            dist.barrier()
     if kind.startswith("leave") and rank == world_size - 1:
         leave()
     if kind == "leave-store":

@@ -157,6 +157,17 @@ def test_a_hang_inside_of_an_evaluation_is_told(tmp_path: Path) -> None:
         assert (0,) == told(source, advisor).missing
 
 
+def test_a_rank_that_ends_alone_and_waits_for_the_others_in_its_finally_hangs(tmp_path: Path) -> None:
+    """By sys.exit: they wait in their all-reduce. "Rank 2 is ending and has not finished" was said for ever."""
+    with hanging(tmp_path, "end") as (source, advisor, _, _):
+        stall = told(source, advisor)
+        assert ((2,), (0, 1)) == (stall.missing, stall.waiting)
+        how = "which is ending (KeyboardInterrupt or SystemExit) and stands in barrier"
+        assert stall.words.startswith(
+            f"ranks 0 and 1 wait for rank 2, {how}; ranks call different operations "
+        )
+
+
 @pytest.mark.extended
 def test_a_rank_that_left_is_told_where_the_others_wait_unseen(tmp_path: Path) -> None:
     """They ask a store in a loop of Python: no hang is seen, but who is gone since when is."""

@@ -88,14 +88,15 @@ def who_waits_words(found: Standstill) -> str:
     if not found.waiting:
         return all_stopped_words(found) if found.thread == "stopped" else known
     why = "gone" if found.is_death and not found.how_ended else THREAD_WORDS.get(found.thread or "", "")
-    call = which_has_not_entered(found)
+    call = "" if found.how_ends else which_has_not_entered(found)
     if call and found.evidence is not None and found.is_dumped:
         call += no_dump_words(found.evidence)
     who = rank_words(found.waiting)
     if len(found.missing) == 1 < len(found.waiting) and known.startswith(f"{who} are "):
         known = f"they{known.removeprefix(who)}"
     more = f", {call}" if call else f"; {known}" if known else ""
-    how = f", which {found.how_ended}" if found.how_ended else f", {why}" if why else ""
+    ended = found.how_ended or found.how_ends
+    how = f", which {ended}" if ended else f", {why}" if why else ""
     return f"{waiting_words(found)}{how}{more}"
 
 
@@ -119,9 +120,19 @@ def awaited_words(found: Awaited) -> str:
 
 def ending_words(ranks: tuple[int, ...]) -> str:
     """Of ranks that clean up before they end."""
-    why = "(KeyboardInterrupt or SystemExit)"
-    verbs = f"is ending {why} and has" if len(ranks) == 1 else f"are ending {why} and have"
-    return f"{rank_words(ranks)} {verbs} not finished"
+    return f"{rank_words(ranks)} {how_ends_words(len(ranks))}"
+
+
+def how_ends_words(num: int, inside: str = "") -> str:
+    """Of `num` ranks that clean up before they end; inside: the collective that they stand in meanwhile."""
+    is_, have, stand = ("is", "has", "stands") if num == 1 else ("are", "have", "stand")
+    then = f"{stand} in {inside}" if inside else f"{have} not finished"
+    return f"{is_} ending (KeyboardInterrupt or SystemExit) and {then}"
+
+
+def exiting_words(num: int) -> str:
+    """Of `num` processes that are past the program's last line."""
+    return "is exiting and has not ended" if num == 1 else "are exiting and have not ended"
 
 
 def _still_wait(found: Standstill) -> str:
@@ -148,8 +159,9 @@ def _without_evidence(found: Standstill, num_known: int, world_size: int | None,
         place = place.replace(" its ", " their ")
     if found.missing:
         thread = THREAD_WORDS.get(found.thread or "", "")
-        if found.thread == "stopped":  # where it was met by the signal explains nothing
-            return f"{waiting_words(found)}, {thread}{since}"
+        alone = thread if found.thread == "stopped" else f"which {found.how_ends}" if found.how_ends else ""
+        if alone:  # where it was met by the signal, or by its end, explains nothing
+            return f"{waiting_words(found)}, {alone}{since}"
         return f"{waiting_words(found)}, {place}{f' and {thread}' if thread else ''}{since}"
     if num_known == 1 and world_size in {None, 1}:
         return f"{rank_words(found.waiting)} is {place}{since}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.cluster.ends import how_ended, vanished
+from tuiadvisor.advisor.cluster.leaving import END_GRACE_S
 from tuiadvisor.advisor.cluster.membership import ENDED
 from tuiadvisor.advisor.judge.imports import OF_DUMPS
 from tuiadvisor.causes.collectives import different_words, evidence_words
@@ -18,9 +19,12 @@ from tuiadvisor.causes.hang import (
     awaited_words,
     departure_words,
     ending_words,
+    exiting_words,
+    how_ends_words,
     measured,
     who_waits_words,
 )
+from tuiadvisor.events import EXITING
 from tuiadvisor.metrics.hang.collective_evidence import (
     collective_evidence,
     dumped_evidence,
@@ -69,15 +73,17 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     if any((facts.still_s or 0.0) < MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None  # one that moves is enough, and most often the first of thousands does
     places = _places(roster, store)
-    if not places or _ending(roster):
+    if not places or (_ending(roster) and _still_s(roster) < END_GRACE_S):
         return None
-    longest_s = _longest_step_s(table, roster, places)
+    found = _judged(roster, places, _longest_step_s(table, roster, places))
+    return None if found is None or found.is_at_work else found
+
+
+def _judged(roster: Roster, places: Sequence[RankNow], longest_s: float | None) -> Standstill | None:
+    """What stands still, also where those whom the others wait for may be at work."""
     before_s = max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_s or 0.0))
     found = standstill(places, longest_s, is_recorded=is_recorded(_answers(roster), before_s))
-    if found is None:
-        return None
-    found = _with_recorders(found, roster, places)
-    return None if found.is_at_work else found
+    return None if found is None else _with_ends(_with_recorders(found, roster, places), roster)
 
 
 def _dumped(roster: Roster) -> Standstill | None:
@@ -101,10 +107,14 @@ def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep
         return None
     places = _places(roster, store)
     if ending := _ending(roster):
-        still_s = [facts.still_s or 0.0 for facts in _standing_ranks(roster).values()]
+        still_s = _still_s(roster)
         left = tuple(rank for rank in ending if roster.ranks[rank].state not in ENDED)
-        return NoStep(min(still_s), ending_words(left), is_at_work=True) if left else None
-    longest_s = _longest_step_s(table, roster, places)
+        return NoStep(still_s, ending_words(left), is_at_work=still_s < END_GRACE_S) if left else None
+    return _awaiting(places, _longest_step_s(table, roster, places))
+
+
+def _awaiting(places: Sequence[RankNow], longest_s: float | None) -> NoStep | None:
+    """Where nobody is on its way out: for whom the others wait, as far as anything tells."""
     if gone := departure(places, longest_s):
         return NoStep(gone.for_s, departure_words(gone), is_at_work=False)
     if at_work := awaited(places, longest_s):
@@ -162,8 +172,46 @@ def _with_recorders(found: Standstill, roster: Roster, places: Sequence[RankNow]
 
 
 def _ending(roster: Roster) -> tuple[int, ...]:
-    """Ranks that were on their way out when they were first asked: nothing stood before the end began."""
-    return tuple(answer.rank for answer in _answers(roster) if answer.ends)
+    """Ranks that were on their way out when they were first asked: nothing stood before the end began.
+
+    Not one that waits for others meanwhile, in a barrier of its `finally`: it ends no sooner than they come.
+    """
+    return tuple(answer.rank for answer in _answers(roster) if answer.ends and not answer.stands_in)
+
+
+def _still_s(roster: Roster) -> float:
+    """Since the last of the standing ranks moved."""
+    return min((facts.still_s or 0.0 for facts in _standing_ranks(roster).values()), default=0.0)
+
+
+def _with_ends(found: Standstill, roster: Roster) -> Standstill:
+    """With who is on its way out and does not get there."""
+    answer_of = {answer.rank: answer for answer in _answers(roster)}
+    exiting = {
+        rank
+        for rank, facts in roster.ranks.items()
+        if facts.state == "detached" and facts.detail == EXITING and roster.leaving.is_overdue
+    }
+    ending = {rank for rank, answer in answer_of.items() if answer.ends and _may_be_missing(found, answer)}
+    missing = found.missing or tuple(sorted(ending | exiting))
+    waiting = tuple(rank for rank in found.waiting if rank not in missing)
+    is_theirs = set(missing) <= ending | exiting and not found.is_death and found.thread != "stopped"
+    if not missing or not waiting or not is_theirs:
+        return found
+    insides = {answer_of[rank].stands_in for rank in missing if rank in ending}
+    inside = insides.pop() if len(insides) == 1 and exiting.isdisjoint(missing) else ""
+    how = exiting_words(len(missing)) if exiting.issuperset(missing) else how_ends_words(len(missing), inside)
+    phases = {roster.ranks[rank].still_phase for rank in missing}
+    phase = phases.pop() if len(phases) == 1 else None
+    return replace(found, missing=missing, waiting=waiting, phase=phase, how_ends=how)
+
+
+def _may_be_missing(found: Standstill, answer: Asked) -> bool:
+    """Whether nothing speaks against that others wait for it: it is not in the very collective that they are in."""
+    if not answer.stands_in or found.evidence is None:
+        return True
+    hang = found.evidence.hang
+    return hang.different is not None or any(answer.rank in wait.missing for wait in hang.waits)
 
 
 def _answers(roster: Roster) -> tuple[Asked, ...]:

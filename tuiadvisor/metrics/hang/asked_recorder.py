@@ -22,6 +22,7 @@ MAX_ASKED_ENTRIES: Final = 128  # of a recorder
 MAX_ASKED_CHARS: Final = 120  # of a name
 MAX_ASKED_MEMBERS: Final = 1 << 17  # of a group
 BACKWARD: Final = "backward"  # in autograd's engine, which calls collectives that are recorded
+MONITORED: Final = "monitored_barrier"  # of messages, in no recorder
 BACKENDS: Final = {"fr": "gloo", "nccl": "nccl"}  # recorder -> whose calls it holds
 Entry = dict[str, Any]
 
@@ -40,11 +41,20 @@ class Asked:
     evaluates: bool = False  # its model is in eval mode, or what it is in computes without gradients
     ends: bool = False  # it is on its way out, by Ctrl-C, a signal or sys.exit
     stood_ns: int = 0  # for how long it had not moved when it was asked; 0 where that is not known
+    call: str = ""  # of torch.distributed or of autograd's engine, that its thread was met in
 
     @property
     def newest_ns(self) -> int:
         """When it entered its last recorded call, wall clock; 0 where that is not known."""
         return max((op.created_ns or 0 for op in self.dump.operations), default=0) if self.dump else 0
+
+    @property
+    def stands_in(self) -> str:
+        """The newest collective that its thread is in: "barrier"; "" where it is in none, or nothing tells."""
+        under_way = [op for op in self.dump.operations if not op.completed] if self.dump else []
+        if not self.call or not under_way:
+            return self.call if self.call == MONITORED else ""
+        return max(under_way, key=lambda op: op.order).name.rpartition(":")[2]
 
 
 def asked(entry: Entry, rank: int) -> Asked:
@@ -107,6 +117,7 @@ def asked(entry: Entry, rank: int) -> Asked:
         evaluates=entry.get("evaluates") == 1,
         ends=entry.get("ends") == 1,
         stood_ns=max(asked_ns - still_since_ns, 0),
+        call=_printable(entry.get("call")),
     )
 
 

@@ -71,6 +71,7 @@ class Standstill:
     evidence: CollectiveEvidence | None = None  # of the ranks' flight recorders, where they were asked
     how_ended: str = ""  # of the missing rank, where one alone is gone
     evaluates: bool = False  # the missing do
+    how_ends: str = ""  # "is exiting and has not ended", where the missing are on their way out
 
     @property
     def is_dumped(self) -> bool:
