@@ -1,4 +1,4 @@
-"""Ranks on their way out: they clean up until that took too long, and are named then."""
+"""Ranks on their way out: who is waited for behind the loop works until that took too long, and is named then."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from test_stall_dumps import call
 
 from tuiadvisor.advisor.cluster.leaving import END_GRACE_S
 from tuiadvisor.agent.flight_recorder import cut
+from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.events import EXITING
 from tuiadvisor.metrics.hang.asked_recorder import asked
-from tuiadvisor.metrics.hang.detection import ASKED_BY_S
+from tuiadvisor.metrics.hang.detection import ASKED_BY_S, OUTSIDE_PATIENCE_S
+from tuiadvisor.views.event import NO_STEP, STALLED
 from tuiadvisor.views.run_view import RunView
 
 S = 10**9
 WALL_NS = 900 * S
 WORLD = {"name": "0", "purpose": "default_pg", "backend": "gloo", "seq": 9, "spans": [[0, 1, 4]]}
 ENDING = "rank 1 is ending (KeyboardInterrupt or SystemExit) and has not finished"
+AT_BARRIER: dict[int, object] = {0: "comm_exposed", 1: "other", 2: "comm_exposed", 3: "comm_exposed"}
 BARRIER = "gloo:barrier"
 FREE: dict[str, Any] = {"call": "", "ends": 0, "calls": (call(8),)}  # in code without a hook
 IN_BACKWARD = {**FREE, "call": "backward", "calls": (call(8), call(9, done=False))}
@@ -121,6 +124,55 @@ def test_a_process_that_exits_for_ever_is_named() -> None:
     assert [[], [], [("critical", (1,), None)]] == seen
     words = "ranks 0, 2 and 3 wait for rank 1, which is exiting and has not ended"
     assert view.verdict.sentence == f"Stalled: no step for 40 s: {words}, at step 200."
+
+
+@pytest.mark.parametrize("at", [IN_BARRIER, MONITORED])
+def test_who_uploads_behind_the_loop_while_the_others_wait_in_a_barrier_does_not_hang(
+    at: dict[str, Any],
+) -> None:
+    """All left it by a common flag, as handlers of preemption do; rank 1 uploads for 25 s, and all end with code 0."""
+    log, answers = EventLog(), dict.fromkeys((0, 2, 3), at) | {1: FREE}
+    for seconds in (ASKED_BY_S + 1, OUTSIDE_PATIENCE_S - 1):
+        view = after(seconds, AT_BARRIER, answers)
+        log.take(view)
+        assert (None, []) == (view.stall, hangs(view))
+        words = "ranks 0, 2 and 3 wait at a barrier for rank 1, which is in code without a hook"
+        assert view.no_step is not None
+        assert (words, False) == (view.no_step.words, view.no_step.is_at_work)
+        assert view.verdict.sentence.startswith(
+            f"No step for {seconds:.0f} s: {words}; whether the job hangs"
+        )
+    assert [NO_STEP] == [event.kind for event in log.events if event.kind in {NO_STEP, STALLED}]
+    assert [("critical", (1,), "other")] == hangs(after(OUTSIDE_PATIENCE_S + 1, AT_BARRIER, answers))
+
+
+@pytest.mark.parametrize(
+    ("phases", "answers", "of_rank"),
+    [
+        (HELD_BY_1, dict.fromkeys((0, 2, 3), IN_BACKWARD) | {1: FREE}, {}),  # the step's own collective
+        (AT_BARRIER, dict.fromkeys((0, 2, 3), IN_BACKWARD) | {1: FREE}, {}),
+        (AT_BARRIER, {0: IN_BACKWARD, 2: IN_BARRIER, 3: IN_BARRIER, 1: FREE}, {}),
+        (AT_BARRIER, dict.fromkeys((0, 2), IN_BARRIER) | {1: FREE}, {}),  # rank 3 was not heard
+        ({**AT_BARRIER, 1: "data_wait"}, dict.fromkeys((0, 2, 3), IN_BARRIER) | {1: FREE}, {}),
+        (
+            AT_BARRIER,
+            dict.fromkeys((0, 2, 3), IN_BARRIER) | {1: FREE},
+            {"thread": {0: "waiting", 1: "stopped", 2: "waiting", 3: "waiting"}},
+        ),
+    ],
+)
+def test_any_other_hang_is_said_as_early_as_before(
+    phases: dict[int, object], answers: dict[int, dict[str, Any]], of_rank: dict[str, dict[int, object]]
+) -> None:
+    """Only a barrier of all the others, and who is free behind the loop."""
+    view = after(ASKED_BY_S + 1, phases, answers, **of_rank)
+    assert [(1,)] == [ranks for _, ranks, _ in hangs(view)]
+
+
+def test_who_waits_for_somebody_itself_does_not_upload() -> None:
+    """Rank 1 asks a store for what nobody sets."""
+    answers = dict.fromkeys((0, 2, 3), IN_BARRIER) | {1: {**FREE, "call": "store.get"}}
+    assert hangs(after(ASKED_BY_S + 1, AT_BARRIER, answers))
 
 
 @pytest.mark.parametrize(

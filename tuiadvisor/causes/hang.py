@@ -135,6 +135,14 @@ def exiting_words(num: int) -> str:
     return "is exiting and has not ended" if num == 1 else "are exiting and have not ended"
 
 
+def barrier_words(found: Standstill) -> str:
+    """Who waits for whom at a barrier, where the others may be at work."""
+    verb = "waits" if len(found.waiting) == 1 else "wait"
+    are = "is" if len(found.missing) == 1 else "are"
+    who = f"{rank_words(found.waiting)} {verb} at a barrier for {rank_words(found.missing)}"
+    return f"{who}, which {are} in code without a hook"
+
+
 def _still_wait(found: Standstill) -> str:
     return f"{rank_words(found.waiting)} still {'waits' if len(found.waiting) == 1 else 'wait'}"
 

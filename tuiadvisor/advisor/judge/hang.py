@@ -17,6 +17,7 @@ from tuiadvisor.advisor.judge.imports import OF_DUMPS
 from tuiadvisor.causes.collectives import different_words, evidence_words
 from tuiadvisor.causes.hang import (
     awaited_words,
+    barrier_words,
     departure_words,
     ending_words,
     exiting_words,
@@ -48,7 +49,7 @@ from tuiadvisor.views.deaths import WITH_CODE
 from tuiadvisor.views.stall import NoStep, Stall, StalledCollective
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 NO_ANSWER: Final = "it has not answered"
 NO_DUMP: Final = "there is no usable dump of it"
+BARRIER: Final = "barrier"  # ends the name of each kind: "monitored_barrier", NCCL's "all_reduce_barrier"
 OUTSIDE: Final = "all ranks are in code without a hook, where a thread also waits for its device"
 
 
@@ -110,15 +112,18 @@ def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep
         still_s = _still_s(roster)
         left = tuple(rank for rank in ending if roster.ranks[rank].state not in ENDED)
         return NoStep(still_s, ending_words(left), is_at_work=still_s < END_GRACE_S) if left else None
-    return _awaiting(places, _longest_step_s(table, roster, places))
+    return _awaiting(roster, places, _longest_step_s(table, roster, places))
 
 
-def _awaiting(places: Sequence[RankNow], longest_s: float | None) -> NoStep | None:
+def _awaiting(roster: Roster, places: Sequence[RankNow], longest_s: float | None) -> NoStep | None:
     """Where nobody is on its way out: for whom the others wait, as far as anything tells."""
     if gone := departure(places, longest_s):
         return NoStep(gone.for_s, departure_words(gone), is_at_work=False)
     if at_work := awaited(places, longest_s):
         return NoStep(at_work.for_s, awaited_words(at_work), is_at_work=True)
+    found = _judged(roster, places, longest_s) if places else None
+    if found is not None and found.at_barrier and found.for_s is not None:
+        return NoStep(found.for_s, barrier_words(found), is_at_work=False)
     if (for_s := outside_s(places, longest_s)) is not None:
         return NoStep(for_s, OUTSIDE, is_at_work=False)
     return None
@@ -185,8 +190,9 @@ def _still_s(roster: Roster) -> float:
 
 
 def _with_ends(found: Standstill, roster: Roster) -> Standstill:
-    """With who is on its way out and does not get there."""
+    """With who is on its way out and does not get there, and whether the others may meet it behind the loop."""
     answer_of = {answer.rank: answer for answer in _answers(roster)}
+    found = replace(found, at_barrier=_is_at_barrier(found, answer_of))
     exiting = {
         rank
         for rank, facts in roster.ranks.items()
@@ -212,6 +218,15 @@ def _may_be_missing(found: Standstill, answer: Asked) -> bool:
         return True
     hang = found.evidence.hang
     return hang.different is not None or any(answer.rank in wait.missing for wait in hang.waits)
+
+
+def _is_at_barrier(found: Standstill, answer_of: Mapping[int, Asked]) -> bool:
+    """Whether the others wait in a barrier for ranks that run code without a hook, and wait for nobody there."""
+    if not found.missing or not found.waiting or found.phase != "other" or found.thread == "stopped":
+        return False
+    inside = [answer_of[rank].stands_in if rank in answer_of else "" for rank in found.waiting]
+    is_free = all(not answer_of[rank].call for rank in found.missing if rank in answer_of)
+    return is_free and not found.is_death and all(name.endswith(BARRIER) for name in inside)
 
 
 def _answers(roster: Roster) -> tuple[Asked, ...]:

@@ -71,6 +71,8 @@ class Standstill:
     evidence: CollectiveEvidence | None = None  # of the ranks' flight recorders, where they were asked
     how_ended: str = ""  # of the missing rank, where one alone is gone
     evaluates: bool = False  # the missing do
+    # The others wait in a barrier that the missing, in code without a hook, have not entered: no step's own collective.
+    at_barrier: bool = False
     how_ends: str = ""  # "is exiting and has not ended", where the missing are on their way out
 
     @property
@@ -80,9 +82,14 @@ class Standstill:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether whom the others wait for is seen to evaluate, or was not yet asked whether it does, or ends."""
+        """Whether whom the others wait for is seen to evaluate, or was not yet asked whether it does, or ends.
+
+        Or may write a report or upload the last checkpoint behind the loop, while the others meet it in a barrier.
+        """
         if not self.missing or self.is_death:
             return False
+        if self.at_barrier and self.for_s is not None and self.for_s < OUTSIDE_PATIENCE_S:
+            return True
         computes = self.thread == COMPUTING
         unasked = {rank for rank, _ in self.evidence.unasked} if self.evidence else {*self.missing}
         # Who was interrupted cleans up in code without a hook.
