@@ -655,3 +655,13 @@ def test_a_click_on_the_line_of_a_replay_goes_to_that_step(replaying: Keyboard) 
 def test_control_z_goes_to_the_shell_or_says_why_not(live: Keyboard) -> None:
     """Nothing happens in silence."""
     assert "no shell" in live.press("ctrl+z")
+
+
+@pytest.mark.parametrize(("key", "shows_line"), [("0", False), ("8", False), ("1", True), ("d", True)])
+def test_only_pages_of_a_run_have_its_line_of_time(replaying: Keyboard, key: str, shows_line: bool) -> None:
+    """Home kept the line of a recording that had been left: it spoke of nothing that stood there."""
+    replaying.press(key)
+    line_of_time = replaying.place.rows(80, 24)[-2].text
+    assert ("━" in line_of_time) == shows_line
+    replaying.place.click(22, 60)
+    assert any(isinstance(each, SeekStep) for each in replaying.shell.asked) == shows_line

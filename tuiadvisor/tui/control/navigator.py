@@ -88,6 +88,7 @@ class Navigator:
         self.drawn: list[Line] = []
         self.shows_ribbon = True
         self.ribbon_row = self.body_row = 0  # where they begin on the screen
+        self.has_bar = False  # the page's run has its line of time: beside it, as at home, there is none
         self.width = 0
 
     @property
@@ -153,7 +154,8 @@ class Navigator:
             ),
             *notice,
         ]
-        bar = frame.replay_bar(self.state, width)
+        self.has_bar = self.page.of_run or self.page.about_run
+        bar = frame.replay_bar(self.state, width) if self.has_bar else []
         self.ribbon_row = len(top)
         shows_run = self.shows_ribbon and (self.page.of_run or self.page.about_run)
         num_rows = ribbon.num_rows_for(
@@ -260,7 +262,7 @@ class Navigator:
             stretch = self.state.stretch
             run = stretch.run if stretch is not None else self.state.view.trend
             return ribbon.step_at(self.state.view, run, column, self.width)
-        if row == len(self.drawn) - 2 and self.state.replay is not None:
+        if row == len(self.drawn) - 2 and self.has_bar and self.state.replay is not None:
             return frame.bar_step(self.state.replay, column, self.width)
         return self.page.step_at(row - self.body_row, column) if row >= self.body_row else None
 
