@@ -407,3 +407,34 @@ def test_watch_lists_the_trainings_where_there_are_several(
     watched.clear()
     assert watch.run(parser.parse_args(["watch"])) == 0
     assert len(watched) == 1
+
+
+def pointed(board: Keyboard) -> list[str]:
+    """The rows with the cursor's arrow."""
+    return [row for row in board.draw().splitlines() if "▶" in row]
+
+
+def test_the_arrow_is_the_cursor_and_never_a_mark_of_what_is_watched() -> None:
+    """It stood before each watched job, while a faint ground alone told what enter takes."""
+    board = keyboard()
+    (row,) = pointed(board)
+    assert LISTED.jobs[0].label in row
+    board.press("down")
+    (row,) = pointed(board)
+    assert "sweep.py" in row
+    board.press("G")
+    (row,) = pointed(board)
+    assert LISTED.runs[-1].name in row
+    assert not any("▶" in each.text for each in job_lines(LISTED, 80))
+
+
+def test_where_the_selected_job_ends_its_neighbour_is_selected() -> None:
+    """Nothing was selected any more, and the next key down began at the top."""
+    board = keyboard()
+    board.press("down")
+    board.place.take_desk(replace(LISTED, jobs=(LISTED.jobs[0], *LISTED.jobs[2:])))
+    (row,) = pointed(board)
+    assert LISTED.jobs[2].label in row
+    board.place.take_desk(replace(LISTED, jobs=LISTED.jobs[:1]))
+    (row,) = pointed(board)
+    assert LISTED.runs[0].name in row

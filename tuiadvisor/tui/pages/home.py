@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_list import RunEntry
 
 MARGIN = 1
+CURSOR = "▶ "
 NAME_WIDTH = 16
 MOST_OF_NAMES = 3  # part of the width that names may take
 LEAST_APART = 6
@@ -208,13 +209,22 @@ class Home(Page):
         desk, room = self.desk, width - 2 * MARGIN
         body = [*job_lines(desk, room), BLANK, *self._recordings(desk, room)]
         self.wanted = tuple(entry.path for entry in desk.runs if entry.state == "unread")[:height]
-        if self.cursor is None and not desk.is_looking and (first := first_target(desk)):
-            self.cursor = first
+        self._keep_cursor(body)
+        body = [_pointed(each, is_here=each.target == self.cursor) if each.target else each for each in body]
         below = self._below(desk, room, rows_of_sentence(height))
         rows = [indent(crop(each, room), MARGIN) if each.spans else each for each in body]
         shown = self.arranged(rows, width, max(height - len(below), 1))
         shown += [BLANK] * (height - len(below) - len(shown))
         return [*shown, *below]
+
+    def _keep_cursor(self, rows: list[Line]) -> None:
+        """On the first row at first; beside it where its row is gone: a job that ended takes no selection with it."""
+        there = list(dict.fromkeys(each.target for each in rows if each.target is not None))
+        if self.desk.is_looking or not there or self.cursor in there:
+            return
+        former = self.targets.index(self.cursor) if self.cursor in self.targets else 0
+        self.cursor = there[min(former, len(there) - 1)]
+        self.follows = True
 
     def _recordings(self, desk: DeskState, width: int) -> list[Line]:
         self.rows_of_runs.desk = desk
@@ -250,11 +260,14 @@ def unlisted(desk: DeskState) -> str:
     return desk.runs_note or ("looking …" if desk.is_looking else "")
 
 
-def first_target(desk: DeskState) -> tuple[str, str] | None:
-    """Return the first row there is."""
-    if desk.jobs:
-        return "job", desk.jobs[0].key
-    return ("run", desk.runs[0].path) if desk.runs else None
+def _pointed(row: Line, *, is_here: bool) -> Line:
+    """The row with the cursor's arrow, or none, in its first two cells."""
+    rest: list[Span] = []
+    left = len(CURSOR)
+    for text, role in row.spans:
+        rest.append((text[left:], role))
+        left = max(left - len(text), 0)
+    return replace(row, spans=((CURSOR if is_here else " " * len(CURSOR), "accent"), *rest))
 
 
 def job_lines(desk: DeskState, width: int) -> list[Line]:
@@ -364,8 +377,7 @@ def _job_line(entry: JobEntry, columns: JobColumns) -> Line:
         "text" if decision else "dim",
         entry.is_watched or watched is not None,
     )
-    mark: Span = ("▶ ", "good") if told.is_strong else ("  ", "dim")
-    return Line((mark, *columns.row(told)), ("job", entry.key))
+    return Line(((" " * len(CURSOR), "dim"), *columns.row(told)), ("job", entry.key))
 
 
 def _name(entry: JobEntry) -> str:
