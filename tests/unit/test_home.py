@@ -244,11 +244,12 @@ def test_a_process_that_only_names_our_modules_is_no_hub() -> None:
 
 
 def test_an_empty_answer_is_asked_again() -> None:
-    """A second enter took back the first without a word."""
+    """A second enter took back the first without a word, then was answered by the same row as if it were dead."""
     board = keyboard()
-    asked = board.press("down", "enter")
-    assert "y or n, then enter" in board.press("enter")
-    assert board.press("w", "enter") == asked
+    board.press("down", "enter")
+    again = board.press("enter")
+    assert "Type y or n, then enter: attach to sweep.py, 4 ranks?" in again
+    assert board.press("w", "enter") == again
     assert "not attached" in board.press("n", "enter")
     board.press("enter", "enter", "y", "enter")
     assert board.shell.asked[-1] == Attach(("--pid", "9000"))
@@ -366,8 +367,10 @@ def test_a_run_that_has_ended_leads_on_to_the_next() -> None:
     board.press("0", "down", "enter", "y", "enter")
     assert board.shell.asked[-1] == Attach(("--pid", "9000"))
 
+    alone = keyboard(listed, replace(over, next_run=()))
+    assert "does not train here again" in alone.press("1", "o")
     board = keyboard(listed, views.live(views.healthy()))
-    assert "does not train here again" in board.press("1", "o")
+    assert "only in a live view whose run has ended" in board.press("1", "o")
     assert "in another terminal, tuiadvisor watch" in board.press("0", "down", "enter")
 
 
@@ -438,3 +441,41 @@ def test_where_the_selected_job_ends_its_neighbour_is_selected() -> None:
     board.place.take_desk(replace(LISTED, jobs=LISTED.jobs[:1]))
     (row,) = pointed(board)
     assert LISTED.runs[0].name in row
+
+
+@pytest.mark.parametrize("ended", ["", "run finished"])
+def test_the_key_to_the_next_run_says_in_a_recording_where_it_works(ended: str) -> None:
+    """It said that the job does not train here again, which nobody had looked for."""
+    state = views.replay(replace(views.straggler(), ended=ended))
+    assert "o: only in a live view whose run has ended" in keyboard(LISTED, state).press("1", "o")
+
+
+@pytest.mark.parametrize(("given", "kept"), [([], ""), (["-o", "run.tuirec"], "recorded in run.tuirec")])
+def test_that_one_of_several_is_to_be_chosen_stands_there_until_it_was(
+    given: list[str], kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Home opened as if it had been asked for, and nothing told that the choice would be recorded."""
+    told: list[str] = []
+
+    def several(*_: object, **__: object) -> tuple[bool, tuple[str, ...]]:
+        raise SeveralTrainingsError("2 trainings run here: ...")
+
+    monkeypatch.setattr(watch, "_watch_one", several)
+    monkeypatch.setattr(watch, "shows_screens", lambda: True)
+    monkeypatch.setattr(watch, "choice", lambda *words: told.append(words[-1]) or ())
+    assert watch.run(build_parser("watch").parse_args(["watch", *given])) == 0
+    board = keyboard(replace(LISTED, choosing=told[0]))
+    board.now_s += 60
+    text = board.press("down")
+    assert "Several trainings run here: choose the one to watch" in text
+    assert kept in text
+
+
+@pytest.mark.parametrize("key", ["q", "escape"])
+def test_back_at_home_it_looks_again(key: str) -> None:
+    """The rows were those from before the recording was opened."""
+    board = Keyboard(views.replay(), desk=LISTED)
+    board.place.home = board.place.by_name["home"]
+    board.press("1", key)
+    assert board.page == "home"
+    assert board.shell.asked[-2:] == [ListJobs(), ListRuns()]

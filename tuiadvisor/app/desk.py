@@ -102,6 +102,7 @@ class Desk:
         leads_home: bool = False,
         goes_on: bool = False,
         said: str = "",
+        choosing: str = "",
         given: GivenWork = NOTHING_GIVEN,
     ) -> None:
         """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
@@ -110,7 +111,7 @@ class Desk:
         guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
         sizing: what the screen of scaling works on; None: this run and the recordings of the folder; can_attach: the
         caller watches what is `chosen` when the screens have ended; leads_home: the caller shows home after these;
-        goes_on: the caller of a live run's screens watches what is `chosen` next; said: an answer to begin with;
+        goes_on: the caller of a live run's screens watches what is `chosen` next; said: an answer to begin with; choosing: what is to be chosen at home;
         given: the work of a step of the recording shown first.
         """
         self.live_path = live_path
@@ -139,6 +140,7 @@ class Desk:
             can_attach=can_attach,
             leads_home=leads_home,
             goes_on=goes_on,
+            choosing=choosing,
             answer=said,
             num_answers=int(bool(said)),
         )

@@ -49,12 +49,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def choice(folder: Path, said: str) -> tuple[str, ...]:
-    """Options of `watch` for what was chosen at home; none when the user left. said: what came of the last one."""
+def choice(folder: Path, said: str, choosing: str = "") -> tuple[str, ...]:
+    """Options of `watch` for what was chosen at home; none when the user left.
+
+    said: what came of the last one; choosing: what is to be chosen, which stands there until it was.
+    """
     desks: list[Desk] = []
 
     def make(_opening: OpeningDesk) -> Desk:
-        desks.append(_replaying().begin_home(folder, said))
+        desks.append(_replaying().begin_home(folder, said, choosing))
         return desks[0]
 
     show_opened(make, "replay", "home", first_page="home")

@@ -60,9 +60,9 @@ def begin_list(folder: Path) -> Desk:
     return desk
 
 
-def begin_home(folder: Path, said: str = "") -> Desk:
+def begin_home(folder: Path, said: str = "", choosing: str = "") -> Desk:
     """The desk of the home screen: no run, two lists that are being made; said: what to say first."""
-    desk = Desk(None, folder, can_attach=True, said=said)
+    desk = Desk(None, folder, can_attach=True, said=said, choosing=choosing)
     desk.command(ListJobs())
     desk.command(ListRuns())
     return desk

@@ -53,9 +53,14 @@ def run(options: argparse.Namespace) -> int:
     except SeveralTrainingsError:
         if options.pid or is_elsewhere(options):
             raise
-        if chosen := choice(Path(), "several trainings run here: enter on the one that is meant"):
+        if chosen := choice(Path(), "", _choosing(options.output)):
             watch(argparse.Namespace(**{**vars(_for_next(options, chosen)), "output": options.output}))
     return 0
+
+
+def _choosing(output: str | None) -> str:
+    kept = f"; it is recorded in {output}" if output else ""
+    return f"Several trainings run here: choose the one to watch, with enter{kept}."
 
 
 def watch(options: argparse.Namespace, *, leads_home: bool = False) -> bool:

@@ -197,6 +197,7 @@ class DeskState:
     can_attach: bool = (
         False  # home is where these screens begin: who shows them goes on to watch what is chosen
     )
+    choosing: str = ""  # what is to be chosen at home before these screens go on
     goes_on: bool = False  # the same of a live run's screens, once that run has ended
     has_live: bool = False  # a live session is behind, whatever is shown
     open_path: str = ""  # the recording that is shown; "" for a live run

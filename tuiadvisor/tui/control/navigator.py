@@ -242,7 +242,7 @@ class Navigator:
     def quit(self) -> None:
         """Leave what was opened from home for home, else leave the screens."""
         if self.desk.can_attach and self.page.name != "home":
-            self.show("home")
+            self.perform("home")  # which looks again: what was opened may have been written meanwhile
         else:
             self.shell.leave(back=True)
 
@@ -361,6 +361,6 @@ class Navigator:
         elif self.page.filter:
             self.page.filter = ""
         elif self.page is not self.home:
-            self.show_page(self.home)
+            self.perform(self.home.name)
         else:
             self.home.cursor = None

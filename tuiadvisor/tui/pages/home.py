@@ -97,19 +97,19 @@ def ask_attach(place: Place, key: str) -> None:
         elif said in {"n", "no"}:
             drop()
         else:
-            ask()
+            ask("Type y or n, then enter: attach to ", "?")
 
     def drop() -> None:
         place.say("not attached: nothing was put into it")
 
-    def ask() -> None:
+    def ask(before: str, after: str) -> None:
+        after = f", {ranks}{after}"
+        room = NARROW - len(before) - len(after) - TYPED
+        question = f"{before}{fit_middle(_name(entry), room).rstrip()}{after}"
         place.ask_for(Prompt(question, "its probes leave when you quit", answer, drop=drop))
 
     ranks = text_of.count(entry.num_ranks, "rank") if entry.num_ranks is not None else entry.where
-    asked = f", {ranks}? y or n, then enter"
-    room = NARROW - len("Attach to ") - len(asked) - TYPED
-    question = f"Attach to {fit_middle(_name(entry), room).rstrip()}{asked}"
-    ask()
+    ask("Attach to ", "? y or n, then enter")
 
 
 def _can_attach(place: Place) -> bool:
@@ -126,6 +126,8 @@ def watch_next(place: Place) -> None:
 
 def no_next(state: FeedState, _page: Page) -> str:
     """It has to be found, and these screens to lead on."""
+    if state.mode == "replay" or state.view is None or not state.view.ended:
+        return "only in a live view whose run has ended: it watches the job's next run"
     return "" if state.next_run else "this job does not train here again, as far as is known"
 
 
@@ -207,7 +209,8 @@ class Home(Page):
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of no run
         """Return the trainings, the jobs in Slurm, the recordings; the command of the selected one below."""
         desk, room = self.desk, width - 2 * MARGIN
-        body = [*job_lines(desk, room), BLANK, *self._recordings(desk, room)]
+        body = [line((text, "warn")) for text in wrap(desk.choosing, room)]
+        body += [*job_lines(desk, room), BLANK, *self._recordings(desk, room)]
         self.wanted = tuple(entry.path for entry in desk.runs if entry.state == "unread")[:height]
         self._keep_cursor(body)
         body = [_pointed(each, is_here=each.target == self.cursor) if each.target else each for each in body]
