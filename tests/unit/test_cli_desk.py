@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from patience import wait_until
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
-from tuiadvisor.app.before_mark import FILE_NAME, mark_before, marked_before
+from tuiadvisor.app.before_mark import FILE_NAME, mark_before, marked_before, marks_before
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.sizing import Sizing
@@ -168,7 +169,7 @@ def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) 
     first.command(MarkBefore())
     wait_until(
         lambda: (
-            "before.tuirec is the state before: change one thing, start again with -o FILE"
+            "before.tuirec is the state before. Change one thing, start the job again with -o FILE: 7 compares"
             in first.desk().answer
         )
     )
@@ -210,9 +211,8 @@ def test_a_live_run_is_compared_anew_as_it_goes_on(folder: Path) -> None:
     desk = Desk(live, folder, live_path=str(path))
     desk.start()
     try:
-        wait_until(lambda: desk.desk().before is not None)
-        marked = desk.desk().before
-        assert marked is not None
+        wait_until(lambda: bool(desk.desk().before))
+        (marked,) = desk.desk().before
         assert ("before.tuirec", "train.py", 119, False) == (
             marked.name, marked.label, marked.step, marked.is_live,
         )  # fmt: skip
@@ -279,13 +279,59 @@ def test_another_job_is_not_compared_and_a_run_that_is_not_kept_says_so(folder: 
     unkept.stop()
 
 
+def test_marks_of_two_jobs_live_beside_each_other(folder: Path) -> None:
+    """B on another job in the same folder dropped the first one's mark without a word; the old form is read on."""
+    old = {"recording": "before.tuirec", "label": "train.py", "step": 3}
+    (folder / FILE_NAME).write_text(json.dumps(old))
+    mark_before(folder, str(folder / "old" / "after.tuirec"), "sweep.py", 7)
+    mark_before(folder, "/elsewhere/x.tuirec", "eval.py", 1)
+    first, second = marked_before(folder, "train.py"), marked_before(folder, "sweep.py")
+    assert first is not None
+    assert second is not None
+    assert (str(folder / "before.tuirec"), 3) == (first.recording, first.step)
+    assert (str(folder / "old" / "after.tuirec"), 7) == (second.recording, second.step)
+    assert "before.tuirec" == json.loads((folder / FILE_NAME).read_text())["marks"][0]["recording"]
+    mark_before(folder, str(folder / "before.tuirec"), "train.py", 9)
+    assert [("sweep.py", 7), ("eval.py", 1), ("train.py", 9)] == [
+        (each.label, each.step) for each in marks_before(folder)
+    ]
+    assert marked_before(folder, "other.py") is None
+
+
+def test_marks_of_very_many_jobs_stay_readable(folder: Path) -> None:
+    """The oldest give way: the file is not read beyond its limit."""
+    for number in range(300):
+        mark_before(folder, str(folder / "before.tuirec"), f"{'long' * 10}{number}.py", number)
+    assert 299 == marks_before(folder)[-1].step
+    assert 100 < len(marks_before(folder)) < 300
+
+
+def test_what_b_says_is_whole_on_a_narrow_screen(folder: Path) -> None:
+    """It was cut at 100 columns, and asked to type -o FILE although the key o does that itself."""
+    said = mark_before(folder, str(folder / "nl.tuirec"), "train.py", 3, watches_next=True)
+    assert (
+        "nl.tuirec is the state before. Change one thing, start the job again: o watches it, 7 compares"
+        == said
+    )
+    said = mark_before(folder, str(folder / "nl.tuirec"), "train.py", 3)
+    assert "start the job again with -o FILE: 7 compares" in said
+    assert len(said) < 100
+
+
 def test_a_mark_that_is_damaged_is_said(folder: Path) -> None:
     """Nothing is compared with what was guessed."""
-    assert marked_before(folder) is None
-    for text in ("[]", "{", '{"recording": 3}', '{"recording": "a", "label": "b", "step": -1}'):
+    assert marks_before(folder) == []
+    for text in (
+        "[]",
+        "{",
+        '{"recording": 3}',
+        '{"recording": "a", "label": "b", "step": -1}',
+        '{"marks": 3}',
+        '{"marks": [[]]}',
+    ):
         (folder / FILE_NAME).write_text(text)
         with pytest.raises(TuiadvisorError, match="no mark of a run"):
-            marked_before(folder)
+            marks_before(folder)
 
 
 @pytest.mark.slow

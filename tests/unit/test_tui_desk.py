@@ -186,15 +186,18 @@ def test_comparing_looks_for_recordings_where_none_were_looked_for() -> None:
 def test_the_seventh_screen_says_what_b_marked_and_what_follows(keyboard: Keyboard) -> None:
     """The run and its step, and how far the live one is on its way to being compared."""
     marked = MarkedBefore("old/before.tuirec", "train.py", 119, 400)
-    keyboard.place.take_desk(desks.desk(before=marked))
+    keyboard.place.take_desk(desks.desk(before=(marked,)))
     text = keyboard.press("7")
     assert "old/before.tuirec (train.py), marked at step 119" in text
     seen = views.straggler().window.num_steps
     assert f"with it after 400 steady steps: {seen} so far" in " ".join(text.split())
-    keyboard.place.take_desk(desks.desk(before=replace(marked, is_live=True)))
+    keyboard.place.take_desk(desks.desk(before=(replace(marked, is_live=True),)))
     assert "It is this run." in keyboard.press("1", "7")
-    keyboard.place.take_desk(desks.desk(before=replace(marked, label="other.py")))
+    other = replace(marked, label="other.py")
+    keyboard.place.take_desk(desks.desk(before=(other,)))
     assert "The next recorded run of other.py" in keyboard.press("1", "7")
+    keyboard.place.take_desk(desks.desk(before=(marked, other)))  # of two marks that of the job that is shown
+    assert "(train.py), marked at step 119" in keyboard.press("1", "7")
 
 
 def test_a_comparison_says_how_far_the_live_run_was_and_is_made_anew_with_u(keyboard: Keyboard) -> None:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.app.before_mark import STEPS_AFTER, mark_before, marked_before
+from tuiadvisor.app.before_mark import STEPS_AFTER, mark_before, marked_before, marks_before
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.tui.contract.desk import MarkedBefore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tuiadvisor.app.before_mark import Before
     from tuiadvisor.app.feed import Feed
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.tui.contract.desk import DeskState
@@ -109,26 +110,31 @@ class BeforeAfter:
         """Keep the run that is shown as the one before a change."""
         recording, view = self._state().open_path or self._live_path, self._shown().view
         if not recording or view is None:
-            self._say("B: only a recorded run can be compared with later: -o FILE keeps this one")
+            self._say(
+                "B: only a recorded run can be compared with later: watch it again with -o FILE, then B"
+            )
             return
         self._awaits_after = (
             bool(self._state().open_path) and self._live is not None and bool(self._live_path)
         )
-        self._say(mark_before(self._folder, recording, view.run.label or "", view.last_step or 0))
+        # The key that watches the job's next run keeps it beside this one, in a live view of a run that is kept.
+        leads_on = self._state().goes_on and not self._state().open_path
+        label, step = view.run.label or "", view.last_step or 0
+        self._say(mark_before(self._folder, recording, label, step, watches_next=leads_on))
         self.show_mark()
 
     def show_mark(self) -> None:
         """Say on the screens what is marked."""
         try:
-            held = marked_before(self._folder)
+            held = marks_before(self._folder)
         except TuiadvisorError as error:
             self._say(str(error))
             return
-        if held is not None:
-            name = os.path.relpath(held.recording, self._folder)
-            self._change(
-                before=MarkedBefore(name, held.label, held.step, STEPS_AFTER, self._is_live(held.recording))
-            )
+        self._change(before=tuple(map(self._shown_mark, held)))
+
+    def _shown_mark(self, held: Before) -> MarkedBefore:
+        name = os.path.relpath(held.recording, self._folder)
+        return MarkedBefore(name, held.label, held.step, STEPS_AFTER, self._is_live(held.recording))
 
     def due_comparison(self) -> CompareWithBefore | None:
         """The live run after a change, once it has as many judged steps as a comparison wants."""
@@ -137,11 +143,11 @@ class BeforeAfter:
             return None
         self._awaits_after = False
         try:
-            before = marked_before(self._folder)
+            before = marked_before(self._folder, view.run.label or "")
         except TuiadvisorError as error:
             self._say(str(error))
             return None
-        if before is None or before.label != (view.run.label or ""):
+        if before is None:
             return None
         same = Path(before.recording).resolve() == Path(self._live_path).resolve()
         return None if same else CompareWithBefore(before.recording)

@@ -111,8 +111,8 @@ class Desk:
         guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
         sizing: what the screen of scaling works on; None: this run and the recordings of the folder; can_attach: the
         caller watches what is `chosen` when the screens have ended; leads_home: the caller shows home after these;
-        goes_on: the caller of a live run's screens watches what is `chosen` next; said: an answer to begin with; choosing: what is to be chosen at home;
-        given: the work of a step of the recording shown first.
+        goes_on: the caller of a live run's screens watches what is `chosen` next; said: an answer to begin with;
+        choosing: what is to be chosen at home; given: the work of a step of the recording shown first.
         """
         self.live_path = live_path
         self.others = others

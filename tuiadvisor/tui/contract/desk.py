@@ -208,7 +208,7 @@ class DeskState:
     compared_step: int | None = (
         None  # the live run's newest as it was read for the comparison; None: it is not in it
     )
-    before: MarkedBefore | None = None
+    before: tuple[MarkedBefore, ...] = ()  # at most one of a job, the newest last
     comparison_worth: str = ""  # what the change saved, in hours and money
     session: Guided | None = None
     session_note: str = ""

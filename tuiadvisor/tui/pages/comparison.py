@@ -229,10 +229,11 @@ class ComparePage(Page):
         return f"of the live run up to step {step:,}{goes_on}"
 
     def _marked(self, state: FeedState, width: int) -> list[Line]:
-        """Return what B marked, and what follows from it."""
-        marked = self.desk.before
-        if marked is None:
+        """Return what B marked, of the job that is shown where there is such, and what follows from it."""
+        if not self.desk.before:
             return []
+        label = state.view.run.label if state.view is not None else None
+        marked = next((each for each in self.desk.before if each.label == label), self.desk.before[-1])
         said = (
             f"{marked.name} ({marked.label}), marked at step {marked.step:,}; all its recorded steps count. "
         )
