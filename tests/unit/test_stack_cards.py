@@ -423,6 +423,7 @@ def test_ten_presses_ask_once() -> None:
         watch.feed.advisor.roster.stack_looks.take({**entry(rank, [LATE] * 50), "look": request.stacks.look})
     watch.turn()
     assert "on its page (2, enter)" in watch.feed.latest().notice
+    assert watch.feed.latest().notice_card == (2, "straggler")
     watch.turn(Stacks(2, "straggler"))
     assert len(asked) == 2
 

@@ -665,3 +665,25 @@ def test_only_pages_of_a_run_have_its_line_of_time(replaying: Keyboard, key: str
     assert ("━" in line_of_time) == shows_line
     replaying.place.click(22, 60)
     assert any(isinstance(each, SeekStep) for each in replaying.shell.asked) == shows_line
+
+
+def test_where_the_lines_of_code_stand_no_notice_leads_to_them() -> None:
+    """It said "are on its page (2, enter)" above that very page, and above the page of the finding they explain."""
+    told = "rank 2: the lines of code where it spends its time are on its page (2, enter)"
+    board = Keyboard(views.live(views.with_card(), notice=told, notice_card=(2, "straggler")))
+    assert "are on its page" in board.press("2")
+    board.place.open_target(("rank", "1"))
+    assert "are on its page" in board.draw()
+    board.place.open_target(("rank", "2"))
+    assert "are on its page" not in board.draw()
+
+    view = views.with_card()
+    found = replace(view.findings[0], id="input_bound", ranks=(2,))
+    state = views.live(replace(view, findings=(found,)), notice=told, notice_card=(2, "input"))
+    board = Keyboard(state)
+    board.place.open_target(("finding", "input_bound"))
+    assert "are on its page" not in board.draw()
+    board.place.take_state(
+        replace(state, notice_card=None, notice="no stacks of rank 2: no agent answers for it")
+    )
+    assert "no agent answers" in board.draw()

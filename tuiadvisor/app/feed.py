@@ -189,6 +189,7 @@ class Feed:
             self._replay_state(),
             former.version,
             self._notice(),
+            self._notice_card(),
             self._past_state(),
             self._stretch_state(),
             self.events.events,
@@ -241,6 +242,9 @@ class Feed:
 
     def _notice(self) -> str:
         return ""
+
+    def _notice_card(self) -> tuple[int, str] | None:
+        return None
 
     def _next_run(self) -> tuple[str, ...]:
         return ()

@@ -78,6 +78,7 @@ class LiveFeed(Feed):
         self._is_stretch_drawn = False
         self._last_heard: tuple[RunView, RunView] | None = None  # of a lost hub: as it came, as it is shown
         self._stack_look: StackLook | None = None
+        self._told_card: tuple[str, tuple[int, str]] | None = None  # the answer that announces it
         self._started_again = StartedAgain(kept=kept, goes_on=goes_on)
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
@@ -220,12 +221,17 @@ class LiveFeed(Feed):
             self._request(ProbeRequest(stacks=look.request))
             self._answer = look.doing
 
+    def _notice_card(self) -> tuple[int, str] | None:
+        told = self._told_card
+        return told[1] if told is not None and self._subcommand is None and self._answer == told[0] else None
+
     def _note_stacks(self) -> None:
         """What has come of the stacks that were asked for."""
-        look = self._stack_look
-        said = look.answer(self.advisor.roster.stack_looks.newest_first()) if look is not None else ""
-        if said:
+        look, looks = self._stack_look, self.advisor.roster.stack_looks.newest_first()
+        if look is not None and (said := look.answer(looks)):
             self._stack_look, self._answer = None, said
+            asked = (look.request.ranks[0], look.request.subject)
+            self._told_card = None if look.missing(looks) else (said, asked)
             self._stale_answer = (said, time.monotonic() + READ_AFTER_S)
 
     def _capture(self, rank: int) -> None:

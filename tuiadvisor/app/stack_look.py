@@ -38,11 +38,14 @@ class StackLook:
         if not ranks[1:]:
             self.doing = f"looking where rank {rank} spends its time: {window_ms / 1000:.0f} s …"
 
+    def missing(self, looks: Sequence[Look]) -> set[int]:
+        """Whose stacks have not come."""
+        look = next((one for one in looks if one.number == self.request.look), None)
+        return set(self.request.ranks) - ({one.rank for one in look.threads} if look is not None else set())
+
     def answer(self, looks: Sequence[Look]) -> str:
         """What to say; "" while there is nothing to be said."""
-        look = next((one for one in looks if one.number == self.request.look), None)
-        seen = {one.rank for one in look.threads} if look is not None else set()
-        missing = set(self.request.ranks) - seen
+        missing = self.missing(looks)
         rank = self.request.ranks[0]
         if not missing and self.request.subject == "hang":
             return f"where {_named(sorted(self.request.ranks))} stand: on the page of rank {rank} (2, enter)"

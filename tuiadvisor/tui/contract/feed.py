@@ -182,6 +182,7 @@ class FeedState:
     replay: ReplayState | None
     version: int  # grows with every change: an equal version needs no redraw
     notice: str = ""  # what came of a command that takes time, until the next one
+    notice_card: tuple[int, str] | None = None  # rank and subject of the stacks that it announces
     past: PastState | None = None  # a live run is shown as it was at an earlier step
     stretch: StretchState | None = None  # the figures are of these steps alone
     events: tuple[Event, ...] = ()  # what has happened, by step

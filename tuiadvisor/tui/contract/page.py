@@ -172,6 +172,10 @@ class Page:
         """A badge's word and what stands behind it in the header, instead of the run that is open; "" for the run."""
         return ""
 
+    def shows_announced(self, state: FeedState) -> bool:  # noqa: ARG002 - pages with a card override
+        """Whether the stacks that the notice announces stand on this page, so that it need not lead there."""
+        return False
+
     # --- what it is told, whether it is on top or not
 
     def take_preferences(self, held: Preferences, file: str) -> None:

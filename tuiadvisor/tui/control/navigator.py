@@ -10,6 +10,7 @@ write there was not measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import monotonic, strftime
 from typing import TYPE_CHECKING
 
@@ -142,7 +143,8 @@ class Navigator:
         if width < frame.SMALLEST[0] or height < frame.SMALLEST[1]:
             self.drawn = frame.too_small(width, height)
             return self.drawn
-        notice = frame.notice(self.state, width, height) if self.page.of_run else []
+        told = replace(self.state, notice="") if self.page.shows_announced(self.state) else self.state
+        notice = frame.notice(told, width, height) if self.page.of_run else []
         notice += frame.lost(self.state, width, height) if self.page.tells_losses else []
         top = [
             frame.header(self.state, width, self.page.headline(self.state), self._tabs()),

@@ -16,7 +16,13 @@ from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, l
 from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
-from tuiadvisor.tui.pages.stack_card import ask_for_finding, card_lines, finding_card, rank_card_lines
+from tuiadvisor.tui.pages.stack_card import (
+    ask_for_finding,
+    card_lines,
+    finding_card,
+    of_finding,
+    rank_card_lines,
+)
 from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.shares import known_phases
@@ -75,6 +81,13 @@ class FindingPage(Page):
         shown = self.arranged(rows, width, height)
         self.targets = []
         return shown
+
+    def shows_announced(self, state: FeedState) -> bool:
+        """The card that explains this finding."""
+        view = state.view
+        found = next((each for each in view.findings if each.id == self.finding_id), None) if view else None
+        asked = of_finding(view, found) if view is not None and found is not None else None
+        return asked is not None and state.notice_card == (asked.rank, asked.subject)
 
     def neighbour(self, view: RunView | None, by: int) -> str | None:
         """Return the id of the next finding, around the end."""

@@ -148,6 +148,10 @@ class RankPage(Page):
         super().__init__()
         self.rank = 0
 
+    def shows_announced(self, state: FeedState) -> bool:
+        """The card of this rank."""
+        return state.notice_card is not None and state.notice_card[0] == self.rank
+
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the rank, or that it is not in this run."""
         if state.view is None:
