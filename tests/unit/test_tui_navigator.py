@@ -687,3 +687,14 @@ def test_where_the_lines_of_code_stand_no_notice_leads_to_them() -> None:
         replace(state, notice_card=None, notice="no stacks of rank 2: no agent answers for it")
     )
     assert "no agent answers" in board.draw()
+
+
+@pytest.mark.parametrize("key", ["5", "2"])
+def test_out_of_the_dialogue_one_is_where_it_was_opened(live: Keyboard, key: str) -> None:
+    """It led to the overview, wherever one came from."""
+    live.press(key)
+    opened_from = live.page
+    live.press("d")
+    assert live.page == "dialogue"
+    live.press("escape")
+    assert live.page == opened_from

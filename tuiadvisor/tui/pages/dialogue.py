@@ -101,7 +101,6 @@ class DialoguePage(Page):
         "Enter takes what is highlighted; on what you said, above the question, it takes that back. "
         "N asks whether another number of devices is worth it; 5 has all questions."
     )
-    is_screen = True
     of_run = False
     about_run = True
     commands: ClassVar = (
