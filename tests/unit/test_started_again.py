@@ -77,6 +77,24 @@ def test_a_run_that_is_kept_is_followed_by_one_that_is_kept(tmp_path: Path) -> N
     assert said(over(), training(901), kept=str(kept)).endswith(ends)
 
 
+@pytest.mark.parametrize(
+    ("kept", "following"),
+    [
+        ("nl-after", "nl-after2"),
+        ("nl-after2", "nl-after3"),
+        ("-after", "-after-after"),
+        ("hereafter", "hereafter-after"),
+    ],
+)
+def test_a_further_run_counts_on(kept: str, following: str, tmp_path: Path) -> None:
+    """The second restart was kept as nl-after-after.tuirec."""
+    names = {"nl-after": ["nl", "nl-after"], "nl-after2": ["nl", "nl-after", "nl-after2"]}.get(kept, [])
+    for name in names:
+        (tmp_path / f"{name}.tuirec").touch()
+    options = looked(over(), training(901), goes_on=True, kept=str(tmp_path / f"{kept}.tuirec"))[1]
+    assert options[-1] == str(tmp_path / f"{following}.tuirec")
+
+
 def test_screens_that_lead_on_have_a_key_for_it(tmp_path: Path) -> None:
     """Nothing has to be pasted into another terminal; without the key there are no options for it."""
     told, options = looked(over(), training(901), goes_on=True)

@@ -6,6 +6,7 @@ In: the machine's processes, looked at every few seconds in a thread of its own.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -29,6 +30,8 @@ PICKED_UP_S: Final = 60.0  # chosen: ranks that import torch for as long are rar
 NOTICED_S: Final = 10.0  # chosen: by then at the latest a run that has ended is known to have
 MOST_NAMES: Final = 100  # chosen: nobody looks for the hundredth
 KEY: Final = "o"  # of the screens: watch the next run
+
+_AFTER: Final = re.compile(r"(?<=.)-after\d*$")
 
 logger: Final = Logger(__name__)
 
@@ -144,10 +147,9 @@ def _beside(kept: str) -> tuple[str, ...]:
     """The options that keep the next run beside this one, under a name that is free."""
     if not kept:
         return ()
-    names = (
-        Path(kept).with_stem(f"{Path(kept).stem}-after{number}") for number in ("", *range(2, MOST_NAMES))
-    )
-    free = next((name for name in names if not name.exists()), None)
+    stem = _AFTER.sub("", Path(kept).stem)  # the run before the first change: the third is no -after-after
+    names = (Path(kept).with_stem(f"{stem}-after{number}") for number in ("", *range(2, MOST_NAMES)))
+    free = next((name for name in names if not (name == Path(kept) or name.exists())), None)
     if free is None:
         return ()
     return "-o", f"./{free}" if str(free).startswith("-") else str(free)  # no option
