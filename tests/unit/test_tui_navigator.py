@@ -698,3 +698,10 @@ def test_out_of_the_dialogue_one_is_where_it_was_opened(live: Keyboard, key: str
     assert live.page == "dialogue"
     live.press("escape")
     assert live.page == opened_from
+
+
+@pytest.mark.parametrize(("ended", "told"), [("", "■ RECORDED SO FAR"), ("run finished", "■ END OF REPLAY")])
+def test_a_recording_that_still_grows_has_no_end(ended: str, told: str) -> None:
+    """END OF REPLAY stood beside ranks that are live."""
+    state = replace(views.replay(replace(views.straggler(), ended=ended)), phase="ended")
+    assert told in Keyboard(state).draw().splitlines()[0]

@@ -67,7 +67,9 @@ def badge(state: FeedState) -> Span:
     if state.past is not None or state.stretch is not None:
         return (" ◀ PAST " if state.past is not None else " [ ] STRETCH "), "badge:paused"
     if state.replay is not None:
-        return _replay_badge(state.phase, paused=state.replay.paused)
+        view = state.view
+        is_open = view is not None and not view.ended and view.imported is None
+        return _replay_badge(state.phase, paused=state.replay.paused, is_open=is_open)
     if state.phase == "live" and state.view is not None and (makes_none := _without_steps(state.view)):
         return makes_none
     if state.phase == "ended" or (state.view is not None and state.view.ended):
@@ -85,7 +87,10 @@ def _without_steps(view: RunView) -> Span | None:
     return None
 
 
-def _replay_badge(phase: str, *, paused: bool) -> Span:
+def _replay_badge(phase: str, *, paused: bool, is_open: bool) -> Span:
+    """Return the badge of a recording; is_open: as far as it goes the run goes on, so its end is not the run's."""
+    if phase == "ended" and is_open:
+        return " ■ RECORDED SO FAR ", "badge"
     if phase == "ended":
         return " ■ END OF REPLAY ", "badge"
     return (" ║ REPLAY PAUSED ", "badge:paused") if paused else (" ▶ REPLAY ", "badge:replay")
