@@ -203,12 +203,28 @@ def test_the_seventh_screen_says_what_b_marked_and_what_follows(keyboard: Keyboa
 def test_a_comparison_says_how_far_the_live_run_was_and_is_made_anew_with_u(keyboard: Keyboard) -> None:
     """Else a frozen picture looks like the present."""
     keyboard.place.take_desk(desks.desk(comparison=desks.comparison()))
-    assert "of the live run" not in keyboard.press("7")
+    assert "of the live run up to" not in keyboard.press("7")
     keyboard.place.take_desk(desks.desk(comparison=desks.comparison(), compared_step=250))
     assert "of the live run up to step 250; made anew" in " ".join(keyboard.press("1", "7").split())
     found = desks.comparison()
-    keyboard.press("u")
+    assert "at once" not in keyboard.draw()
+    # Four seconds later the former steps stood there still: to read both takes as long as it takes.
+    assert "until then this is the former comparison" in keyboard.press("u")
     assert Compare(found.before.path, found.after.path) == keyboard.shell.asked[-1]
+
+
+def test_a_comparison_of_others_says_so_under_the_header_of_what_is_open(keyboard: Keyboard) -> None:
+    """With another recording opened it stood there as if it were of that."""
+    found = desks.comparison()
+
+    def shown(**changes: object) -> str:
+        keyboard.place.take_desk(desks.desk(comparison=found, **changes))
+        return " ".join(keyboard.press("1", "7").split())
+
+    assert "Of two others, not of third.tuirec, which is open" in shown(open_path="/runs/third.tuirec")
+    assert "Of two recordings, not of the live run" in shown()
+    assert "Of two " not in shown(open_path=found.after.path)
+    assert "Of two " not in shown(compared_step=250)
 
 
 def test_a_comparison_can_be_turned_round(keyboard: Keyboard) -> None:

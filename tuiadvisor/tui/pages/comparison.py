@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
@@ -117,6 +118,7 @@ def compare_again(place: Place) -> None:
     if comparison is None:
         place.say("u: nothing is compared yet")
         return
+    place.say("u: reading both again; until then this is the former comparison")
     place.shell.ask(Compare(comparison.before.path, comparison.after.path))
 
 
@@ -213,19 +215,35 @@ class ComparePage(Page):
                 rows += self._same_job(state, room)
                 rows += as_it_is(state.view, room, height - len(rows) - 1)
         else:
-            rows = [*_screen(comparison, room, worth, self._how_new(state)), *self._marked(state, room)]
+            rows = [*self._of_others(comparison, state, room)]
+            rows += [*_screen(comparison, room, worth, self._how_new(state)), *self._marked(state, room)]
         if comparison is not None and self.desk.comparison_note:
             rows = [line((self.desk.comparison_note, "warn")), *rows]
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+    def _of_others(self, comparison: Comparison, state: FeedState, width: int) -> list[Line]:
+        """Say so where the run that the header names is neither of the two."""
+        shown = self.desk.open_path
+        if state.view is None or not (shown or self.desk.has_live):
+            return []
+        pair = (comparison.before.path, comparison.after.path)
+        is_one = _is_one_of(shown, pair) if shown else self.desk.compared_step is not None
+        if is_one:
+            return []
+        said = "Of two recordings, not of the live run."
+        if shown:
+            name = Path(shown).name
+            said = (
+                f"Of two others, not of {name}, which is open: m on 8 Runs marks it and another, c compares."
+            )
+        return [line((text, "warn")) for text in wrap(said, width)]
 
     def _how_new(self, state: FeedState) -> str:
         """Up to which step a run that goes on was compared."""
         step = self.desk.compared_step
         if step is None:
             return ""
-        goes_on = (
-            "" if state.view is None or state.view.ended else "; made anew as it goes on, at once with u"
-        )
+        goes_on = "" if state.view is None or state.view.ended else "; made anew as it goes on, sooner with u"
         return f"of the live run up to step {step:,}{goes_on}"
 
     def _marked(self, state: FeedState, width: int) -> list[Line]:
@@ -264,6 +282,11 @@ class ComparePage(Page):
         if not found:
             return [*rows, *([] if num_open else [line(("none beside this one", "dim"))])]
         return [*rows, *_table(found, width)]
+
+
+def _is_one_of(path: str, pair: tuple[str, str]) -> bool:
+    """By its place, however that is written."""
+    return Path(path).absolute() in {Path(each).absolute() for each in pair}
 
 
 def _may_be_of(entry: RunEntry, label: str) -> bool:
