@@ -19,6 +19,7 @@ MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
 DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
 DISK_BUSY: Final = 0.9  # of the time: below it says nothing, for data may come over the network
 STACKS: Final = "sampled_stacks"
+INPUT_BOUND: Final = "input_bound"  # the finding whose evidence has the looks at whoever reads for all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,29 @@ def measured_answers(run: Facts) -> dict[str, Measured]:
 def with_measured(run: Facts, answers: Mapping[str, str | float]) -> dict[str, str | float]:
     """What was answered, and what was measured where nothing was."""
     return {**{name: found.answer for name, found in measured_answers(run).items()}, **answers}
+
+
+def readers_do(run: Facts) -> dict[str, float]:
+    """Shares of the wait of all ranks for data in which whoever reads waits for storage, computes, or does neither.
+
+    Empty where nobody looked. A training thread reads in its wait alone and has other work in the rest of the step:
+    what it does beside waiting for storage is not known, and may be either.
+    """
+    found = next((one.evidence for one in (*run.findings, *run.notes) if one.id == INPUT_BOUND), {})
+    storage, running = (
+        _share(found.get(name)) for name in ("readers_storage_share", "readers_running_share")
+    )
+    if storage is None:
+        return {}
+    if running is None:
+        wait = _share(found.get("data_wait_share"))
+        storage = min(storage / wait, 1.0) if wait else storage
+        return {"storage": storage, "computing": 1.0 - storage, "neither": 1.0 - storage}
+    return {"storage": storage, "computing": running, "neither": max(1.0 - storage - running, 0.0)}
+
+
+def _share(value: float | str | None) -> float | None:
+    return min(max(value, 0.0), 1.0) if isinstance(value, int | float) else None
 
 
 def _host_cpus(run: Facts) -> Measured | None:

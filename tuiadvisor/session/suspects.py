@@ -2,7 +2,8 @@
 
 In: findings, answers.  Out: weights that sum to 1, heaviest first. The weight is no probability that was observed: it
 is the loss of the findings that a cause would explain, doubled by each answer for it and halved by each against it.
-What is taken from causes so and given to none of the others is something else's, which no finding names.
+What is taken from causes so and given to none of the others is something else's, which no finding names. Where those
+who read for all ranks were looked at, what they were met doing divides the loss among its causes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.evidence import EXPOSED_PART
-from tuiadvisor.session.measured import STACKS
+from tuiadvisor.session.measured import STACKS, readers_do
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ class Suspect:
     on_device: bool = False  # only where ranks compute on devices
     not_of: frozenset[str] = frozenset()  # phases that it does not explain
     only_if: str = ""  # "question answer" without which nobody would think of it
+    doing: tuple[str, ...] = ()  # what those who read for all ranks are met doing where it is the cause
+    cures: tuple[str, ...] = ()  # the same where it is no more than what helps
+    only_seen: bool = False  # only where whoever reads was looked at
 
 
 TABLE: Final = (
@@ -91,6 +95,17 @@ TABLE: Final = (
             *_stacks("+", "loader", "dataset"),
             *_stacks("-", "collate", "idle workers", "own code", *NOT_LATE),
         ),
+        doing=("storage",),
+    ),
+    Suspect(
+        *("network_or_lock", "a network or lock that samples wait for", DATA),
+        (
+            *("+host_cpus_full no", "-host_cpus_full yes"),
+            *_stacks("+", "loader", "dataset"),
+            *_stacks("-", "collate", "idle workers", "own code", *NOT_LATE),
+        ),
+        doing=("neither",),
+        only_seen=True,
     ),
     Suspect(
         *("few_workers", "too few loader workers", DATA),
@@ -99,6 +114,8 @@ TABLE: Final = (
             *_stacks("+", *IN_LOADER),
             *_stacks("-", "idle workers", "own code", *NOT_LATE),
         ),
+        doing=("computing",),
+        cures=("neither",),
     ),
     Suspect(
         *("costly_samples", "samples that cost much processor time", DATA),
@@ -107,6 +124,7 @@ TABLE: Final = (
             *_stacks("+", *IN_LOADER),
             *_stacks("-", "idle workers", "own code", *NOT_LATE),
         ),
+        doing=("computing",),
     ),
     Suspect(
         *("uneven_batches", "uneven batches", LENGTHS),
@@ -183,14 +201,19 @@ def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
 
 def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[str, float, Marks]]:
     explained: set[str] = set()
-    parts = _device_parts(run)
+    parts, doing = _device_parts(run), readers_do(run)
     for suspect in TABLE:
         if suspect.on_device and not run.has_gpu:
             continue
         if suspect.only_if and not _sign(f"+{suspect.only_if}", answers):
             continue
+        if suspect.only_seen and not any(doing.get(which) for which in suspect.doing):
+            continue
         findings = [one for one in run.findings if _explains(suspect, one, run.look)]
-        lost = [*map(_loss, findings), *(parts[name] for name in suspect.of & parts.keys())]
+        lost = [
+            *(_loss(one) * _part(suspect, one, doing) for one in findings),
+            *(parts[name] for name in suspect.of & parts.keys()),
+        ]
         if lost:
             explained |= {one.id for one in findings} | (suspect.of & parts.keys())
             yield suspect.words, max(lost), suspect.speaks
@@ -200,6 +223,14 @@ def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[st
     for name, lost_s in parts.items():
         if name not in explained:
             yield name, lost_s, ()
+
+
+def _part(suspect: Suspect, finding: Finding, doing: Mapping[str, float]) -> float:
+    """Of the loss, by what readers were met doing: theirs is the wait of all ranks, no late rank's own."""
+    if not doing or not suspect.doing or finding.id not in DATA:
+        return 1.0
+    causes = sum(doing[which] for which in suspect.doing)
+    return causes + sum(doing[which] for which in suspect.cures) / FACTOR
 
 
 def _device_parts(run: Facts) -> dict[str, float]:

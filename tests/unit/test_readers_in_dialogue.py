@@ -1,0 +1,68 @@
+"""All ranks wait for data: what whoever reads was met doing sets the dialogue's causes, its change and its question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from test_readers import ASLEEP, COMPUTE, IN_STORAGE, JOB, READS
+from test_storage_wait import Told, seen
+
+from tuiadvisor.session.conduct import Session, conduct
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.recorded import Recorded
+from tuiadvisor.views.run_view import RunView
+from tuiadvisor_rules.questions import load_questions
+
+pytestmark = pytest.mark.slow
+
+STORAGE, WORKERS = "slow storage or mount", "too few loader workers"
+COSTLY, NETWORK = "samples that cost much processor time", "a network or lock that samples wait for"
+
+
+@cache
+def told_so(**told: int) -> RunView:
+    """Hosts whose processors have room, as where readers wait."""
+    view = seen(JOB, dict.fromkeys(range(4), told))
+    return replace(view, hosts=tuple(replace(one, cpu_mean=0.3, iowait_mean=0.01) for one in view.hosts))
+
+
+def session_on(told: Told, **answers: str | float) -> Session:
+    return conduct([Recorded("run", told_so(**told))], Intent(), answers, load_questions())
+
+
+def causes(told: Told) -> dict[str, float]:
+    return {one.words: one.now for one in session_on(told).dialogue.causes}
+
+
+def test_readers_that_wait_for_storage_put_it_first_by_far() -> None:
+    """It stood level with too few workers: 44 and 44."""
+    found = causes(IN_STORAGE)
+    assert STORAGE == next(iter(found))
+    assert found[STORAGE] > 3 * max(share for words, share in found.items() if words != STORAGE)
+
+
+def test_a_training_thread_that_waits_for_storage_for_all_of_its_data_wait_does_too() -> None:
+    """It has other work in the rest of the step: 4 looks of 10 are all of a wait of a third."""
+    found = causes({**READS, "storage_looks": 4})
+    assert STORAGE == next(iter(found))
+    assert found[STORAGE] > 0.9
+
+
+def test_readers_that_compute_speak_for_processor_time_and_workers() -> None:
+    found = causes(COMPUTE)
+    assert found[STORAGE] < 0.1
+    assert found[WORKERS] + found[COSTLY] > 0.8
+
+
+def test_readers_that_do_neither_wait_for_a_network_or_a_lock() -> None:
+    """It said samples that cost much processor time. More workers are its cheap cure."""
+    found = causes(ASLEEP)
+    assert [NETWORK, WORKERS] == list(found)[:2]
+    assert found[STORAGE] < 0.1
+    assert found[COSTLY] < 0.1
+
+
+def test_where_nobody_looked_no_network_is_made_up() -> None:
+    assert NETWORK not in causes({})
