@@ -66,3 +66,25 @@ def test_readers_that_do_neither_wait_for_a_network_or_a_lock() -> None:
 
 def test_where_nobody_looked_no_network_is_made_up() -> None:
     assert NETWORK not in causes({})
+
+
+@pytest.mark.parametrize("told", [IN_STORAGE, COMPUTE, ASLEEP, {}])
+def test_the_session_s_one_change_is_the_overview_s_first_action(told: Told) -> None:
+    """With storage seen the overview said to ask it for less, the session to have more reads under way."""
+    (found,) = [one for one in told_so(**told).findings if one.id == "input_bound"]
+    held = session_on(told)
+    assert held.dialogue.change.startswith(found.actions[0].text)
+    assert held.loop.change.startswith(found.actions[0].text)
+
+
+def test_an_answer_still_moves_the_one_change() -> None:
+    change = session_on(IN_STORAGE, storage_at_ceiling="no").dialogue.change
+    assert change.startswith("Have more reads under way")
+
+
+@pytest.mark.parametrize("told", [IN_STORAGE, {**READS, "storage_looks": 4}, COMPUTE, ASLEEP, {}])
+def test_the_first_question_is_the_one_that_splits_the_causes(told: Told) -> None:
+    """It was whether the result would still be used, which tells nothing of them."""
+    asked = session_on(told).dialogue.question
+    assert asked is not None
+    assert "storage_at_ceiling" == asked.id

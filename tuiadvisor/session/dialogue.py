@@ -245,17 +245,29 @@ def _moves(
 def _split(
     question: Question, intent: Intent, answers: Answers, gather: Gather
 ) -> tuple[int, float, bool, str]:
-    """How much of the doubt between causes it takes away, in bits, and whether it changes the decision at once.
+    """How much its answer would tell of the causes, in bits, and whether it changes the decision at once.
 
     Who asks for another size is asked about that first.
     """
     found = [gather(intent, {**answers, question.id: answer}) for answer in tried(question)]
-    after = [_entropy(_weights(one)) for one in found]
     decides = len({_stands(one)[0] for one in found}) > 1
     here = gather(intent, answers)
     is_about_size = bool(wanted_outcome(here.case)) and question.id in OF_SIZES
     of_size = len(OF_SIZES) - OF_SIZES.index(question.id) if is_about_size else 0
-    return of_size, round(_entropy(_weights(here)) - sum(after) / max(len(after), 1), 6), decides, question.id
+    return of_size, round(_told([_weights(one) for one in found]), 6), decides, question.id
+
+
+def _told(after: list[dict[str, float]]) -> float:
+    """Bits that answers, each as likely, tell of the causes.
+
+    Never below 0, and 0 only where no answer moves a cause: one that speaks against what leads adds doubt, and is asked
+    before what tells nothing of causes.
+    """
+    mean: dict[str, float] = {}
+    for shares in after:
+        for words, share in shares.items():
+            mean[words] = mean.get(words, 0.0) + share / len(after)
+    return _entropy(mean) - sum(map(_entropy, after)) / max(len(after), 1)
 
 
 def _entropy(shares: Mapping[str, float]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tuiadvisor.session.measured import with_measured
 from tuiadvisor_rules.loader import RISKS
 
 if TYPE_CHECKING:
@@ -31,11 +32,17 @@ class Lever:
 def levers(
     run: Facts, answers: Mapping[str, str | float], questions: tuple[Question, ...]
 ) -> tuple[Lever, ...]:
-    """Best first: what answers speak for, the largest loss, the lowest risk, the rule's order; last resorts last."""
+    """Best first: what answers speak for, the largest loss, the rule's order; last resorts last.
+
+    The overview names the rule's first action: no risk moves another before it. Nor does an answer that was measured
+    where looks chose the actions, for they are of what is slow itself.
+    """
+    every = with_measured(run, answers)
     found = []
     for finding in run.findings:
+        heard = answers if _is_looked_into(finding) else every
         for action in finding.actions:
-            said = list(_said(action, answers, questions))
+            said = list(_said(action, heard, questions))
             score = sum(sign for sign, _ in said)
             found.append(Lever(finding, action, score, tuple(text for _, text in said)))
     return tuple(
@@ -45,10 +52,14 @@ def levers(
                 one.action.last_resort,
                 -one.score,
                 -(one.finding.loss_s_per_step or 0.0),
-                risk_order(one.action.risk),
             ),
         )
     )
+
+
+def _is_looked_into(finding: Finding) -> bool:
+    """Whether looks at its processes found what it is: a late rank's cause, or what those do who read for all."""
+    return any(finding.evidence.get(name) is not None for name in ("seen_cause", "readers_storage_share"))
 
 
 def _said(

@@ -16,7 +16,6 @@ from tuiadvisor.session.intent import changed, contradiction, preset, price_of_d
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.limits import least
 from tuiadvisor.session.machine import Machine
-from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
 from tuiadvisor.session.smaller import fewer, not_more
@@ -159,7 +158,7 @@ def gather(
     if parts is not None and case.enough:
         case = replace(case, fewer=fewer(parts, case), not_more=None if case.moves else not_more(parts, case))
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
-    found = levers(run, with_measured(run, answers), questions)
+    found = levers(run, answers, questions)
     return Material(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
         checkpoint_s, _checkpoints(run, checkpoint_s, intent, answers), machine or Machine(), paces,

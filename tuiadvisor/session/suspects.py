@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 FACTOR: Final = 2.0  # of one answer: odds as even as an opinion deserves; no measurement is outweighed by one
 ELSE: Final = "something else"
+LEAST_MET: Final = (
+    0.05  # of a loss, chosen: what none of some dozens of looks met may still be that much of it
+)
 LEAST_LOSS_S: Final = 1e-6  # of a finding whose loss is not known, so that its causes are listed, last
 
 DATA: Final = frozenset(
@@ -230,7 +233,7 @@ def _part(suspect: Suspect, finding: Finding, doing: Mapping[str, float]) -> flo
     if not doing or not suspect.doing or finding.id not in DATA:
         return 1.0
     causes = sum(doing[which] for which in suspect.doing)
-    return causes + sum(doing[which] for which in suspect.cures) / FACTOR
+    return max(causes + sum(doing[which] for which in suspect.cures) / FACTOR, LEAST_MET)
 
 
 def _device_parts(run: Facts) -> dict[str, float]:
