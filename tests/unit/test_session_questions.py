@@ -159,7 +159,7 @@ def test_processors_that_were_recorded_are_not_asked_about(busy: float, answer: 
         assert "host_cpus_full" in open_questions(session)
         return
     busy_words = f"processors of the busiest host {100 * busy:.0f} % busy in the mean"
-    assert told == [f"{answer}, {busy_words}, 2 % of the time waiting for storage"]
+    assert told == [f"{answer}, {busy_words}, 2 % of the time in iowait (of local disks alone)"]
     assert "host_cpus_full" not in open_questions(session)
     fifth = next(stage for stage in session.stages if stage.pattern == "P5")
     speaks = [

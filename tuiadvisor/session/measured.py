@@ -19,6 +19,8 @@ MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
 DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
 DISK_BUSY: Final = 0.9  # of the time: below it says nothing, for data may come over the network
 STACKS: Final = "sampled_stacks"
+# No request to a file server is in it: a host whose readers all wait for NFS or FUSE has 0 %.
+IOWAIT: Final = "of local disks alone"
 INPUT_BOUND: Final = "input_bound"  # the finding whose evidence has the looks at whoever reads for all ranks
 
 
@@ -74,7 +76,7 @@ def _host_cpus(run: Facts) -> Measured | None:
     busy = run.host_busy
     if busy is None or CPUS_FREE <= busy < CPUS_FULL:
         return None
-    waits = "" if run.iowait is None else f", {100 * run.iowait:.0f} % of the time waiting for storage"
+    waits = "" if run.iowait is None else f", {100 * run.iowait:.0f} % of the time in iowait ({IOWAIT})"
     because = f"processors of the busiest host {100 * busy:.0f} % busy in the mean{waits}"
     return Measured("yes" if busy >= CPUS_FULL else "no", because)
 
