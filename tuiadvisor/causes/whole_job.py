@@ -36,6 +36,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "barrier_wait_share": share_of(waits_s, step_s),
         "comm_exposed_share": phase_share["comm_exposed"],
         "compute_share": sum(compute) if compute else None,
+        "unseen_share": phase_share["other"],
     }
 
 
@@ -62,6 +63,7 @@ job barrier_wait_s s a step that even the last recorded rank waits at the barrie
 job barrier_wait_share share of the step, the same
 job comm_exposed_share share of the step in exposed communication, waiting for late ranks included
 job compute_share share of the step in forward, backward and optimizer
+job unseen_share share of the step in code that no hook sees
 job num_findings_above_info count findings of the other rules above info
 """,
     measure_job=measure_job,
