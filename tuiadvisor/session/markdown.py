@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.markdown import code, plain
+from tuiadvisor.markdown import code, plain, with_commands
 from tuiadvisor.session.sums import sum_words
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
@@ -116,7 +116,11 @@ def stage_lines(stage: Stage) -> list[str]:
         window = stage.evidence[0]
         lines += [f"Evidence ({plain(window.window)}; confidence {plain(window.confidence)}):", ""]
     for item in stage.evidence:
-        shown = plain(item.text) if item.text is not None else f"{UNKNOWN}; measure: {code(item.measure)}"
+        shown = (
+            plain(item.text)
+            if item.text is not None
+            else f"{UNKNOWN}; measure: {with_commands(item.measure)}"
+        )
         lines.append(f"- {plain(item.name)}: {shown}")
     if stage.asked:
         lines += ["", "Asked:", "", *(_asked(entry) for entry in stage.asked)]
@@ -132,7 +136,7 @@ def counted_words(number: int) -> str:
 
 def _asked(entry: Asked) -> str:
     if entry.answer is None:
-        return f"- {plain(entry.ask)} Not answered; measure: {code(entry.measure)}"
+        return f"- {plain(entry.ask)} Not answered; measure: {with_commands(entry.measure)}"
     unit = f" {entry.unit}" if entry.unit and isinstance(entry.answer, float | int) else ""
     shown = f"{entry.answer:g}" if isinstance(entry.answer, float | int) else entry.answer
     return f"- {plain(entry.ask)} **{plain(shown)}{plain(unit)}** (stated). {plain(entry.meaning)}"
