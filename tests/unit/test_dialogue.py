@@ -793,3 +793,15 @@ def test_what_would_change_the_decision_has_its_label_once() -> None:
         "or: A deadline.",
     ]
     assert changes((), 60) == []
+    assert changes((), 40) == []
+
+
+def test_in_a_narrow_card_what_would_change_the_decision_stands_below_its_label() -> None:
+    """Beside it the card of screen 5 had a tail of four rows, two words each."""
+    told = "An objective: without one no number of devices is better than another."
+    assert [row.text for row in changes((told, "A deadline."), 40)] == [
+        "would change it:",
+        "- An objective: without one no number of",
+        "  devices is better than another.",
+        "- A deadline.",
+    ]

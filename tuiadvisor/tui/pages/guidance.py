@@ -41,6 +41,7 @@ WIDE = 116  # columns from which the decision stands at the right
 CARD_WIDTH = 40
 CARD_ROWS = 5
 GAP = 2
+LEAST_BESIDE_LABEL = 50  # columns: in fewer a label of 17 leaves words too little
 
 
 def show_advisor(place: Place) -> None:
@@ -301,8 +302,14 @@ def answer_text(asked: Asked) -> str:
 
 
 def changes(would_change: Sequence[str], width: int) -> list[Line]:
-    """Return what would change the decision, the label once."""
-    marks = ["would change it:", *["or:"] * (len(would_change) - 1)]
+    """Return what would change the decision, the label once; above the words where beside it they had a thin column."""
+    label = "would change it:"
+    if would_change and width < LEAST_BESIDE_LABEL:
+        return [
+            line((label, "accent")),
+            *(row for text in would_change for row in bullet("-", text, width, "dim")),
+        ]
+    marks = [label, *["or:"] * (len(would_change) - 1)]
     pairs = zip(marks, would_change, strict=False)  # nothing would change it: no rows
     return [row for mark, text in pairs for row in bullet(mark, text, width, "dim")]
 
