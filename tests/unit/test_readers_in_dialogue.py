@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from test_readers import ASLEEP, COMPUTE, IN_STORAGE, JOB, READS
+from test_readers import COMPUTE, IN_STORAGE, JOB, READS
 from test_storage_wait import Told, seen
 
 from tuiadvisor.session.conduct import Session, conduct
@@ -58,7 +58,12 @@ def test_readers_that_compute_speak_for_processor_time_and_workers() -> None:
 
 def test_readers_that_do_neither_wait_for_a_network_or_a_lock() -> None:
     """It said samples that cost much processor time. More workers are its cheap cure."""
-    found = causes(ASLEEP)
+    view = told_so(**COMPUTE)
+    (bound,) = [one for one in view.findings if one.id == "input_bound"]
+    asleep = replace(bound, evidence={**bound.evidence, "readers_running_share": 0.1})
+    run = Recorded("run", replace(view, findings=(asleep, *(one for one in view.findings if one != bound))))
+    held = conduct([run], Intent(), {}, load_questions())
+    found = {one.words: one.now for one in held.dialogue.causes}
     assert [NETWORK, WORKERS] == list(found)[:2]
     assert found[STORAGE] < 0.1
     assert found[COSTLY] < 0.1
@@ -68,7 +73,7 @@ def test_where_nobody_looked_no_network_is_made_up() -> None:
     assert NETWORK not in causes({})
 
 
-@pytest.mark.parametrize("told", [IN_STORAGE, COMPUTE, ASLEEP, {}])
+@pytest.mark.parametrize("told", [IN_STORAGE, COMPUTE, {}])
 def test_the_session_s_one_change_is_the_overview_s_first_action(told: Told) -> None:
     """With storage seen the overview said to ask it for less, the session to have more reads under way."""
     (found,) = [one for one in told_so(**told).findings if one.id == "input_bound"]
@@ -82,7 +87,7 @@ def test_an_answer_still_moves_the_one_change() -> None:
     assert change.startswith("Have more reads under way")
 
 
-@pytest.mark.parametrize("told", [IN_STORAGE, {**READS, "storage_looks": 4}, COMPUTE, ASLEEP, {}])
+@pytest.mark.parametrize("told", [IN_STORAGE, {**READS, "storage_looks": 4}, COMPUTE, {}])
 def test_the_first_question_is_the_one_that_splits_the_causes(told: Told) -> None:
     """It was whether the result would still be used, which tells nothing of them."""
     asked = session_on(told).dialogue.question
