@@ -15,7 +15,8 @@ import numpy as np
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.stalls import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
-from tuiadvisor.metrics.steps.arrays import median, row_median
+from tuiadvisor.metrics.steps.arrays import column_max, median, row_median
+from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _event(
         # Its arrival may not have been seen yet, but what it did after its barrier was.
         busy = np.flatnonzero(after_barrier_RK(table, slice(None), NAMED_SHARE * length_s)[:, before])
         rows = tuple(busy.tolist()) if busy.size <= max(1, table.num_ranks // 2) else ()
-    phase, cover = _phase(table, barrier, run, rows, candidate_K)
+    phase, cover = _phase(table, barrier, run, rows, length_s=length_s, candidate_K=candidate_K)
     cause = _cause(table, run, rows, length_s, candidate_K)
     chosen = np.array(rows, dtype=np.int64) if rows else slice(None)
     if before >= 0 and after_barrier_RK(table, chosen, 0.5 * length_s)[:, before].any():
@@ -180,13 +181,22 @@ def late_rows(barrier: Barrier, column: int, at_least_s: float) -> tuple[int, ..
 
 
 def _phase(
-    table: StepTable, barrier: Barrier, run: Ints, rows: tuple[int, ...], candidate_K: Bools
+    table: StepTable,
+    barrier: Barrier,
+    run: Ints,
+    rows: tuple[int, ...],
+    *,
+    length_s: float,
+    candidate_K: Bools,
 ) -> tuple[str | None, float]:
-    """(phase that is longest beyond its usual length, its share of the growth) on the ranks named, else on all."""
+    """(phase that is longest beyond its usual length, what it explains) on the ranks named, else on all.
+
+    That is its share of what all phases grew by, or of the pause, whichever is less: who takes longest is waited for.
+    """
     chosen = np.array(rows, dtype=np.int64) if rows else np.arange(table.num_ranks)
     usual_K = candidate_K.copy()
     usual_K[max(int(run[0]) - 1, 0) : int(run[-1]) + 1] = False
-    growth: dict[str, float] = {}
+    growth, longest_s = dict[str, float](), dict[str, float]()
     for name, index in PHASE_INDEX.items():
         values = table.phase_s_PRK[index][chosen]
         usual = values[:, usual_K]
@@ -194,16 +204,20 @@ def _phase(
             continue
         if name == "comm_exposed":
             growth[name] = _left_late_s(table, chosen, run) if rows else _transfer_s(barrier, run, usual_K)
+            longest_s[name] = growth[name]
             continue
-        at = run - 1 if name in table.paid_later else run
-        here = values[:, at[at >= 0]]
-        if np.isfinite(here).any():
-            growth[name] = float(np.nansum(here - np.nanmedian(usual)) / chosen.size)
+        back = records_before(table, barrier, name, is_of_some=bool(rows))
+        found = [values[:, (run - num)[run >= num]] - np.nanmedian(usual) for num in back]
+        found = [here for here in found if np.isfinite(here).any()]
+        if found:
+            beyond = max(found, key=lambda here: float(np.nansum(here)))
+            growth[name] = float(np.nansum(beyond)) / chosen.size
+            longest_s[name] = float(np.nansum(column_max(beyond)))
     largest = max(growth, key=lambda name: (growth[name], name), default=None)
     grown = sum(max(value, 0.0) for value in growth.values())
     if largest is None or growth[largest] <= 0:
         return None, 0.0
-    return largest, growth[largest] / grown
+    return largest, min(growth[largest] / grown, longest_s[largest] / length_s)
 
 
 def _left_late_s(table: StepTable, rows: Ints, run: Ints) -> float:

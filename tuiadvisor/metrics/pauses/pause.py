@@ -13,7 +13,8 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median
+from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Pause:
     lengths_s: tuple[float, ...]  # of each of them
     loss_s_per_step: float
     starter_row: int | None  # the rank the others wait for; None when all pause together
-    phase: str | None  # where the time passes on that rank
+    phase: str | None  # where most of the time passes on that rank; None: in no phase alone
     loss_K: Floats  # over all columns of the table
     gc_share: float | None = None  # of the pauses: Python collecting garbage, beyond the usual step
     rows: tuple[int, ...] = ()  # ranks the others wait for; empty when all pause together
@@ -50,6 +51,7 @@ class Pause:
         int, ...
     ] = ()  # that go on making steps in them: they have more batches than those that pause
     is_over: bool = False  # they came at a fixed distance, and have not for several of these
+    longest: str | None = None  # phase that takes more of it than any other, be it not most
 
     @property
     def is_collecting(self) -> bool:
@@ -59,7 +61,7 @@ class Pause:
     @property
     def is_own_work(self) -> bool:
         """Whether one rank alone is late within the phases of its step."""
-        return self.starter_row is not None and self.phase in phases.HOOKED
+        return self.starter_row is not None and self.longest in phases.HOOKED
 
 
 def collecting_RK(table: StepTable, barrier: Barrier, affected_K: Bools, median_s: float) -> Bools:
@@ -122,6 +124,8 @@ def make_pause(
     starter = starter_row(barrier, marked_RK, affected_K)
     period = _period(starts)
     first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
+    phase, longest = _pause_phase(table, barrier, affected_K, starter, besides=besides, total_s=total)
+    phase = kind if kind in PHASE_INDEX else phase
     return Pause(
         kind=kind,
         steps=tuple(table.step_of(start) for start in starts),
@@ -130,12 +134,13 @@ def make_pause(
         lengths_s=(),
         loss_s_per_step=total / max(int(np.isfinite(cycle[first:]).sum()), 1),
         starter_row=starter,
-        phase=kind if kind in PHASE_INDEX else _pause_phase(table, affected_K, starter, besides),
+        phase=phase,
         loss_K=loss_K,
         gc_share=_gc_share(table, affected_K, starter, total),
         rows=() if starter is None else (starter,),
         first_column=first,
         is_over=is_over,
+        longest=longest,
     )
 
 
@@ -233,22 +238,33 @@ def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, tota
 
 
 def _pause_phase(
-    table: StepTable, affected_K: Bools, starter_row: int | None, besides: tuple[str, ...]
-) -> str | None:
-    """The phase that is longest beyond its usual length in the pauses (and the step before: what follows a
-    barrier delays the next one).
+    table: StepTable,
+    barrier: Barrier,
+    affected_K: Bools,
+    starter_row: int | None,
+    *,
+    besides: tuple[str, ...],
+    total_s: float,
+) -> tuple[str | None, str | None]:
+    """(phase in which most of the pauses passes, phase that is longest beyond its usual length in them).
+
+    Of pauses that no rank begins each may be another one's: whoever takes longest is waited for, where others wait.
     """
     rows = slice(None) if starter_row is None else slice(starter_row, starter_row + 1)
-    before_K = np.zeros_like(affected_K)
-    before_K[:-1] = affected_K[1:]
-    growth: dict[str, float] = {}
+    columns = np.flatnonzero(affected_K)
+    grown_s: dict[str, float] = {}
     for name, index in PHASE_INDEX.items():
         if name == "comm_exposed" or name in besides:
             continue
-        values = column_median(table.phase_s_PRK[index][rows])
-        usual, here = values[~affected_K], values[before_K if name in table.paid_later else affected_K]
-        usual, here = usual[np.isfinite(usual)], here[np.isfinite(here)]
-        if usual.size and here.size:
-            growth[name] = float(median(here) - median(usual))
-    largest = max(growth, key=lambda name: (growth[name], name), default=None)
-    return largest if largest is not None and growth[largest] > 0 else None
+        values = table.phase_s_PRK[index][rows]
+        values = column_median(values) if barrier.evidence == "none" else column_max(values)
+        usual = values[~affected_K & np.isfinite(values)]
+        back = records_before(table, barrier, name, is_of_some=starter_row is not None)
+        found = [values[(columns - num)[columns >= num]] for num in back]
+        grown = [float(np.nansum(here - median(usual))) for here in found if np.isfinite(here).any()]
+        if usual.size and grown:
+            grown_s[name] = max(grown)
+    largest = max(grown_s, key=lambda name: (grown_s[name], name), default=None)
+    if largest is None or grown_s[largest] <= 0:
+        return None, None
+    return largest if grown_s[largest] >= MIN_COVER * total_s else None, largest

@@ -36,6 +36,12 @@ def medians(values_RK: Floats, axis: int) -> Floats:
     return _middle_of_rows(values_RK if axis == 1 else values_RK.T)
 
 
+def column_max(values_RK: Floats) -> Floats:
+    """Largest value of each column, of those observed; NaN where none is."""
+    largest = np.where(np.isnan(values_RK), -np.inf, values_RK).max(axis=0)
+    return np.where(np.isfinite(largest), largest, np.nan)
+
+
 def distinct(values: Ints, axis: int | None = None) -> Ints:
     """What `np.unique` gives; asked for the values alone, that first loads numpy.ma, a tenth of a short command."""
     return np.asarray(np.unique(values, axis=axis, return_counts=True)[0])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median, row_median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_median
 from tuiadvisor.metrics.steps.step_table import COMM, OTHER, PHASE_INDEX, consecutive, picked
 from tuiadvisor.metrics.steps.stood_clocks import stood_HK
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
@@ -64,6 +64,19 @@ class Barrier:
         What the kernel, a device or an agent counts goes on between them, so it is asked for that long.
         """
         return self.cycle_K if self.gap_K is None else self.cycle_K * self.gap_K
+
+
+def records_before(table: StepTable, barrier: Barrier, phase: str, *, is_of_some: bool) -> tuple[int, ...]:
+    """By how many records before a long step the time of a phase may have passed that made it long.
+
+    Between releases a step ends where the barrier does: what follows that is paid for by the next one. Without arrivals
+    it is as long as its record, and what all ranks do after their barrier, or a process that meets none, is in it.
+    `other` is what is left, on either side of the barrier. is_of_some: only some ranks do it, and the others wait.
+    """
+    is_next = barrier.evidence == "arrival" or (barrier.evidence == "wait" and is_of_some)
+    if not is_next or phase not in table.paid_later:
+        return (0,)
+    return (0, 1) if phase == PHASES[OTHER] else (1,)
 
 
 def _none(table: StepTable) -> Barrier:
@@ -154,7 +167,7 @@ def _by_arrival(table: StepTable, complete_K: Bools) -> Barrier:
     arrive = table.arrive_s_RK - shift_RK
     arrive -= _waited_before_s(table)
     release_K = column_median(table.release_s_RK - shift_RK)
-    last_arrival_K = _column_max(arrive)
+    last_arrival_K = column_max(arrive)
     previous_K = np.concatenate(([np.nan], release_K[:-1]))
     # Work is counted from a release common to all, so that ranks differ by their arrival and nothing else.
     work = arrive - previous_K
@@ -205,7 +218,7 @@ def _waited_before_s(table: StepTable) -> Floats:
 def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
     work = table.step_s_RK - comm_RK
     cycle = column_median(_by_clocks_that_went(table, complete_K))
-    transfer = -_column_max(-comm_RK)
+    transfer = -column_max(-comm_RK)
     complete = complete_K & (cycle > 0)
     return _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
 
@@ -260,7 +273,7 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
         "wait",
         work=work_RK,
         order=-wait_RK,
-        transfer=-_column_max(-wait_RK),
+        transfer=-column_max(-wait_RK),
         cycle=column_median(work_RK + wait_RK),
         complete=known & whole_K,
     )
@@ -309,10 +322,6 @@ def _assemble(
         complete_K=complete,
         last_K=np.where(complete, np.argmax(np.ascontiguousarray(ranked.T), axis=1), np.nan),
     )
-
-
-def _column_max(values_RK: Floats) -> Floats:
-    return _finite(np.where(np.isnan(values_RK), -np.inf, values_RK).max(axis=0))
 
 
 def _finite(values_K: Floats) -> Floats:

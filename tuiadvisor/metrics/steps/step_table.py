@@ -95,9 +95,10 @@ class StepTable:
 
     @property
     def paid_later(self) -> frozenset[str]:
-        """Phases whose time delays the arrival of the next record: those after the barrier, where arrivals are known.
+        """Phases whose time makes a rank late in the next record: those after the barrier.
 
         A device's record tells no arrival, only how long it waits: what a rank is late by stands in its own record.
+        What makes a step longer may stand elsewhere: `barrier.paid_by_next`.
         """
         return frozenset() if self.steps is not None else frozenset(AFTER_BARRIER)
 
