@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +15,12 @@ from test_storage_wait import READS, WORKERS_READ, Told, seen
 
 from tuiadvisor.agent import looks as looks_module
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.looks import StateLooks
+from tuiadvisor.agent.rank_link import DATA_WAIT, RankLink
 from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.input_bound import _readers
 from tuiadvisor.causes.straggler import layer_of, layer_of_host
+from tuiadvisor.events import RankState
 from tuiadvisor.metrics.lateness.off_core import OffCore
 from tuiadvisor.metrics.lateness.readers import Readers, readers_of_all
 from tuiadvisor.views.run_view import Finding
@@ -232,3 +237,40 @@ def test_a_late_rank_s_layer_is_that_of_what_explains_it(
     """A rank that a signal stops in forward lost its time to the application."""
     subject = Measured("straggler", values, phase=phase)
     assert (layer, of_host) == (layer_of(subject), layer_of_host(subject))
+
+
+def test_a_thread_is_asked_whether_it_waits_for_data_only_when_it_waits_for_storage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What its ring says is a read more for each rank; a ring that is gone ends no agent."""
+    own, asked = os.getpid(), list[int]()
+
+    def waits(pid: int) -> bool:
+        asked.append(pid)
+        return True
+
+    looks = StateLooks()
+    looks.look({own: own}, waits)
+    assert asked == []
+    monkeypatch.setattr(looks_module, "waits_for_storage", lambda *_: True)
+    looks.look({own: own}, waits)
+    looks.look({own: own})
+    told = looks.counts(own)
+    assert (asked, told["storage_looks"], told["data_storage_looks"]) == ([own], 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "waits"),
+    [(DATA_WAIT, RankState.LIVE, True), (-1, RankState.LIVE, False), (DATA_WAIT, RankState.DETACHED, False)],
+)
+def test_the_ring_tells_whether_a_rank_waits_for_data(phase: int, state: RankState, waits: bool) -> None:
+    """Also where reading it fails: then nothing is known."""
+    link = object.__new__(RankLink)
+    link.state, link.reader = state, SimpleNamespace(now=lambda: (phase, 0, 7))  # type: ignore[assignment]
+    assert waits == link.waits_for_data
+
+    def gone() -> tuple[int, int, int]:
+        raise OSError("bad file descriptor")
+
+    link.reader = SimpleNamespace(now=gone)  # type: ignore[assignment]
+    assert not link.waits_for_data

@@ -124,9 +124,9 @@ class HostSampler:
 
     def look(self, links: Sequence[RankLink]) -> None:
         """Whether ranks are stopped or wait for storage now; between samples, as often as it suits."""
-        known = [link for link in links if not link.is_over]
-        waiting = {link.process.pid for link in known if link.waits_for_data}
-        self._looks.look({link.process.pid: link.thread for link in known}, waiting)
+        known = {link.process.pid: link for link in links if not link.is_over}
+        threads = {pid: link.thread for pid, link in known.items()}
+        self._looks.look(threads, lambda pid: known[pid].waits_for_data)
 
     def sample(self, links: Sequence[RankLink], gpus: Sequence[Mapping[str, object]]) -> dict[str, object]:
         """The payload of one HOST frame."""

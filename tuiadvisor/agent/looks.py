@@ -20,7 +20,7 @@ from tuiadvisor.agent.loader_workers import worker_pids
 from tuiadvisor.agent.storage_state import waits_for_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 PAUSE_NS: Final = 10**8  # between two looks, on average
 # Of that, by lot: a whole round of what stops a rank every 100 ms or more often, as a control group's quota does. Looks
@@ -115,10 +115,12 @@ class StateLooks:
         self._ranks: dict[int, _Rank] = {}  # by process
         self._next = 0
 
-    def look(self, threads: Mapping[int, int], waiting: Collection[int] = ()) -> None:
+    def look(
+        self, threads: Mapping[int, int], waits_for_data: Callable[[int], bool] = lambda _pid: False
+    ) -> None:
         """At the next few of these processes, in turn; threads: of each, the one that trains.
 
-        waiting: those that wait for data at this moment.
+        waits_for_data: whether a process does so at this moment; asked of those that are met waiting for storage.
         """
         pids, now_ns = list(threads), time.monotonic_ns()
         for _ in range(min(MAX_LOOKS, len(pids))):
@@ -133,7 +135,7 @@ class StateLooks:
             rank.looks += 1
             in_storage = of_thread is not None and waits_for_storage(pid, thread, of_thread.state)
             rank.storage += in_storage
-            rank.data_storage += in_storage and pid in waiting
+            rank.data_storage += in_storage and waits_for_data(pid)
             if is_stopped(found):
                 rank.stopped += 1
                 if len(rank.stopped_at_ns) < MAX_TIMES:

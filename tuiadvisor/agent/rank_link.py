@@ -132,7 +132,12 @@ class RankLink:
     @property
     def waits_for_data(self) -> bool:
         """Whether its training thread does so at this moment."""
-        return self.reader is not None and self.state == RankState.LIVE and self.reader.now()[0] == DATA_WAIT
+        if self.reader is None or self.state != RankState.LIVE:
+            return False
+        try:
+            return self.reader.now()[0] == DATA_WAIT
+        except OSError:  # somebody's hands on its ring are told where it is followed
+            return False
 
     @property
     def is_over(self) -> bool:

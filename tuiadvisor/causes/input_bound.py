@@ -139,10 +139,8 @@ def amount(finding: Finding, view: RunView) -> float | None:
 
 
 def layer_of(subject: Measured) -> str | None:
-    """Storage where the readers wait for it, the program's own loading where they compute; else the rule's."""
-    if subject.values.get("readers_wait_for_storage"):
-        return "storage"
-    return "application" if subject.values.get("readers_compute") else None
+    """Storage where the readers wait for it; else the rule's."""
+    return "storage" if subject.values.get("readers_wait_for_storage") else None
 
 
 INPUT_BOUND: Final = Cause(

@@ -98,7 +98,7 @@ class StepTable:
         """Phases whose time makes a rank late in the next record: those after the barrier.
 
         A device's record tells no arrival, only how long it waits: what a rank is late by stands in its own record.
-        What makes a step longer may stand elsewhere: `barrier.paid_by_next`.
+        What makes a step longer may stand elsewhere: `barrier.records_before`.
         """
         return frozenset() if self.steps is not None else frozenset(AFTER_BARRIER)
 
