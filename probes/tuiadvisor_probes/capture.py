@@ -43,6 +43,8 @@ def begin(
     probe = getattr(install, "_probe", None)
     if probe is None:
         put_state(folder, {"state": REFUSED, "why": "the probe has left this process"})
+    elif _window is not None and _window.folder == folder:
+        return  # asked twice: the first request arrived after all
     elif _window is not None:
         put_state(folder, {"state": REFUSED, "why": "another capture is under way in this process"})
     else:

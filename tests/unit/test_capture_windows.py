@@ -19,6 +19,7 @@ from tuiadvisor.agent.capture import RankCapture, capture
 from tuiadvisor.agent.session import RingSession
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import RankState
+from tuiadvisor.inject import InjectError
 from tuiadvisor.phases import PHASES
 
 
@@ -49,6 +50,9 @@ class Rank:
     state: RankState = RankState.LIVE
     detail: str = ""
     asked: str = ""
+    busy_for: int = 0  # requests that find it so
+    busy: str = "busy_in_c"
+    has_heard: bool = False
 
     @property
     def link(self) -> Any:
@@ -70,14 +74,18 @@ class Rank:
     def take(self, code: str) -> None:
         """What is injected arrives, or not."""
         self.asked = code
-        if self.refuses is not None:
-            raise self.refuses
+        if self.busy_for:
+            self.busy_for -= 1
+            raise InjectError(self.pid, self.busy, "its thread did not stop", "it is waited for")
+        self.has_heard = True
         if self.trace is not None:
             (self.folder / "trace.json").write_bytes(self.trace)
+        if self.refuses is not None:
+            raise self.refuses
 
     def looked_at(self) -> bool:
         """It goes on by one look; whether it still lives."""
-        if self.says and self.folder.exists():
+        if self.says and self.folder.exists() and self.has_heard:
             said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
             (self.folder / "state.json").write_bytes(orjson.dumps(said))
         self.lives_for -= 1
@@ -151,6 +159,36 @@ def test_a_rank_that_gives_no_trace_says_why(tmp_path: Path, rank: dict[str, Any
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("reason", ["busy", "busy_in_c", "timeout", "stopped", "being_debugged"])
+def test_a_rank_that_is_busy_when_it_is_asked_is_asked_again(
+    tmp_path: Path, clock: FakeTime, reason: str
+) -> None:
+    """Once a second, until its patience is over: that it was busy for a moment is no reason to go without its trace."""
+    begun_ns = clock.now_ns
+    rank = Rank(tmp_path / "a", says=[{"state": "done"}], busy_for=3, busy=reason)
+    (found,), _ = captured(tmp_path / "out", rank)
+    assert ("", 0) == (found.why, rank.busy_for)
+    assert 3 * NS <= clock.now_ns - begun_ns < 5 * NS
+
+
+def test_a_rank_that_stays_busy_is_given_up(tmp_path: Path, clock: FakeTime) -> None:
+    """With what kept the request out."""
+    begun_ns = clock.now_ns
+    (found,), _ = captured(tmp_path / "out", Rank(tmp_path / "a", busy_for=1000))
+    assert found.why.endswith("its thread did not stop; it is waited for")
+    assert 20 * NS < clock.now_ns - begun_ns < 23 * NS
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_request_that_failed_late_and_arrived_is_followed(tmp_path: Path) -> None:
+    """Who asked was told that it did not answer in time, and the rank has begun all the same."""
+    says: list[dict[str, object]] = [*[{"state": "recording"}] * 30, {"state": "done"}]
+    late = InjectError(4711, "fault", "the remote call failed", "look")
+    (found,), _ = captured(tmp_path / "out", Rank(tmp_path / "a", says=says, refuses=late))
+    assert "" == found.why
+    assert found.file is not None
+
+
 def test_a_rank_whose_steps_go_on_is_waited_for(tmp_path: Path, clock: FakeTime) -> None:
     """Patience counts from the last step that ended."""
     rank = Rank(tmp_path / "a", says=[{"state": "running"}] * 900 + [{"state": "done"}])
@@ -187,7 +225,7 @@ def test_a_link_in_place_of_the_trace_is_not_followed(tmp_path: Path) -> None:
     """A rank's user could name any file that we may read."""
     secret = tmp_path / "secret"
     secret.write_text("ours")
-    rank = Rank(tmp_path / "a", says=[{"state": "done"}], trace=None)
+    rank = Rank(tmp_path / "a", says=[{"state": "done"}], trace=None, has_heard=True)
     rank.take = lambda _: (rank.folder / "trace.json").symlink_to(secret)  # type: ignore[method-assign,assignment,return-value]
     (found,), _ = captured(tmp_path / "out", rank)
     assert found.file is None

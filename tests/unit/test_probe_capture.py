@@ -244,6 +244,11 @@ def test_one_window_at_a_time_and_none_without_a_probe(
     other.mkdir()
     capture.begin(str(other), NUM_STEPS, 0, 1 << 62)
     assert "another capture is under way" in json.loads((other / "state.json").read_text())["why"]
+    window = capture._window
+    assert window is not None
+    capture.begin(window.folder, NUM_STEPS, 0, 1 << 62)  # asked again: the first request arrived after all
+    assert window is capture._window
+    assert "waiting" == torch.said()["state"]
     torch.borders(BORDERS_BEFORE + NUM_STEPS)
     assert DONE == torch.said()["state"]
     monkeypatch.setitem(sys.modules, "tuiadvisor_probes.install", SimpleNamespace(_probe=None))  # type: ignore[arg-type]

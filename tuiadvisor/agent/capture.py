@@ -19,9 +19,10 @@ from tuiadvisor.agent.answer_fields import count, text
 from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder
 from tuiadvisor.agent.payload import extension_code, write_bundle
+from tuiadvisor.agent.rank_link import PASSING_REASONS
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import RankState
-from tuiadvisor.inject import inject
+from tuiadvisor.inject import InjectError, inject
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tuiadvisor.agent.attach_batch import AttachBatch
     from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.agent.session import RingSession
+    from tuiadvisor.inject import Injection
 
 NS: Final = 10**9
 LOOK_S: Final = 0.05
@@ -39,6 +41,7 @@ HEADSTART_NS: Final = (
     300_000_000  # until all ranks have been asked: they begin at one border as far as possible
 )
 ANSWER_NS: Final = 10 * NS  # for the probe to say that it heard us
+ASK_AGAIN_NS: Final = NS  # after a request that found the rank busy for a moment
 MAX_STATE_BYTES: Final = 1 << 20
 TRACE_NAME: Final = "trace.json"  # as in tuiadvisor_probes.capture, which is never imported here
 STATE_NAME: Final = "state.json"
@@ -164,7 +167,9 @@ class _Window:
         self.told = ToldState()
         self.result: RankCapture | None = None
         self.files: RingSession | None = None
-        self._asked: Future[object] | None = None
+        self._request: Callable[[], Future[Injection]] | None = None  # to the executor
+        self._asked: Future[Injection] | None = None
+        self._ask_again_at_ns = 0
         self._moved_at_ns = self._asked_at_ns = time.monotonic_ns()
         self._seen: tuple[int, bytes] = (-1, b"")
 
@@ -186,7 +191,8 @@ class _Window:
         begin_ns = self.link.clock.to_rank(begin_ns)
         arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns, self.with_shapes)
         code = extension_code("capture", f"begin{arguments!r}", inner, self.files.probe_folder)
-        self._asked = executor.submit(inject, process.identity, code)
+        self._request = lambda: executor.submit(inject, process.identity, code)
+        self._asked = self._request()
 
     def look(self, *, is_running: bool) -> None:
         """See what has come of it."""
@@ -202,7 +208,7 @@ class _Window:
             self._end(None, f"{self.link.detail or 'it ended'}; it left no trace")
         elif self.link.state != RankState.LIVE:
             self._end(None, self.link.detail)
-        elif self._has_failed():
+        elif not raw and self._has_failed() and not self._asks_again(now_ns):
             self._end(None, self._failure())
         elif not raw and now_ns - self._asked_at_ns > max(ANSWER_NS, self.patience_ns):
             self._end(
@@ -229,6 +235,19 @@ class _Window:
                 where = f", in {PHASES[phase].replace('_', ' ')} for {(now_ns - since_ns) / NS:.0f} s"
             limit = f"{self.patience_ns / NS:.0f} s"
             self._end(None, f"no step ended within {limit}{where}; given up (--patience waits longer)")
+
+    def _asks_again(self, now_ns: int) -> bool:
+        """Whether the request is repeated: it found the rank busy, stopped or held by another tracer, which passes."""
+        error = self._asked.exception() if self._asked is not None else None
+        if not isinstance(error, InjectError) or error.reason not in PASSING_REASONS:
+            return False
+        if now_ns - self._asked_at_ns > max(ANSWER_NS, self.patience_ns):
+            return False
+        if not self._ask_again_at_ns:
+            self._ask_again_at_ns = now_ns + ASK_AGAIN_NS
+        elif now_ns >= self._ask_again_at_ns and self._request is not None:
+            self._ask_again_at_ns, self._asked = 0, self._request()
+        return True
 
     def _has_failed(self) -> bool:
         return self._asked is not None and self._asked.done() and self._asked.exception() is not None
