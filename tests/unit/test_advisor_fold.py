@@ -408,7 +408,24 @@ def test_a_rank_that_ended_by_an_error_is_what_ended_the_job() -> None:
         "Stop: rank 2 exited with code 1 after step 199 (3 more ranks ended with it). Of the steps until then: "
     )
     assert "traceback" in view.verdict.because
-    assert view.ended == "all ranks ended, 3 of 4 killed, 1 by an error"
+    assert view.ended == "all ranks ended, 3 of 4 by SIGTERM, 1 by an error"
+
+
+@pytest.mark.parametrize(
+    ("signals", "ended"),
+    [
+        (["SIGINT"] * 4, "all ranks ended, 4 of 4 by SIGINT"),  # Ctrl-C is no killing
+        (["SIGKILL", "SIGTERM", "SIGTERM", "SIGTERM"], "all ranks ended, 1 of 4 killed, 3 by SIGTERM"),
+        (
+            ["SIGSEGV", "SIGKILL", "SIGTERM", "SIGHUP"],
+            "all ranks ended, 2 of 4 killed, 1 by SIGTERM, 1 by SIGHUP",
+        ),
+    ],
+)
+def test_ranks_that_were_asked_to_end_are_not_counted_as_killed(signals: list[str], ended: str) -> None:
+    """By whom each was ended."""
+    ends = {f"r{rank}": f"killed by {name} after step 199" for rank, name in enumerate(signals)}
+    assert ended == _after_deaths(Job(), **ends).ended
 
 
 def test_who_lost_a_peer_to_a_signal_and_ended_by_an_error_is_not_the_first() -> None:

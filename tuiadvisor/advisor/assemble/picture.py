@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.cluster.ends import failures
+from tuiadvisor.advisor.cluster.ends import counted, failures
 from tuiadvisor.advisor.cluster.membership import ENDED, GONE, STEPLESS, Roster
 from tuiadvisor.advisor.judge.imports import OF_DUMPS, is_part, may_be_apart
 from tuiadvisor.causes.communication_bound import overlap_seconds
@@ -489,10 +489,8 @@ def ended(roster: Roster) -> str:
         if all(state == "detached" for state in states):
             return _end_of(roster.header.imported)
         if any(state == "killed" for state in states):
-            num_killed = sum(state == "killed" for state in states)
-            by_error = f", {num_failed} by an error" if num_failed else ""
             over = "all ranks ended" if ENDED.issuperset(states) else "no rank is watched any more"
-            return f"{over}, {num_killed} of {len(states)} killed{by_error}"
+            return f"{over}, {counted(roster.ranks.values())}"
         return "no rank is watched any more"
     if roster.agents and all(agent.bye is not None for agent in roster.agents.values()):
         reasons = sorted({agent.bye for agent in roster.agents.values() if agent.bye})

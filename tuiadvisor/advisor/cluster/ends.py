@@ -59,6 +59,23 @@ def failures(ranks: Collection[RankFacts]) -> list[RankFacts]:
     return [fact for fact in ranks if fact.state == "exited" and WITH_CODE in fact.detail]
 
 
+def counted(ranks: Collection[RankFacts]) -> str:
+    """How many a signal ended, of how many: "1 of 4 killed, 3 by SIGTERM, ..."; whoever was asked to end by which.
+
+    "" where no signal ended any; an error of their own is counted behind the signals.
+    """
+    killed = [fact for fact in ranks if fact.state == "killed"]
+    kinds = [next((name for name in ASKED_TO_END if name in fact.detail), "") for fact in killed]
+    counts = [(kinds.count(kind), f"by {kind}" if kind else "killed") for kind in ("", *ASKED_TO_END)]
+    parts = [f"{number} {how}" for number, how in counts if number]
+    num_failed = len(failures(ranks))
+    if parts:
+        first, _, how = parts[0].partition(" ")
+        parts[0] = f"{first} of {len(ranks)} {how}"
+        parts += [f"{num_failed} by an error"] if num_failed else []
+    return ", ".join(parts)
+
+
 def in_short(died: tuple[str, ...]) -> str:
     """The first death, and how many more there were; "" without one."""
     if not died:
