@@ -130,6 +130,21 @@ def test_tokens_that_cost_nothing_are_no_finding() -> None:
         assert "uneven_lengths" not in {entry.id for entry in view.findings}
 
 
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_ranks_that_wait_for_data_in_turns_lose_more_than_each_waits(*, in_turns: bool) -> None:
+    """A share of 30 % beside a step that would be half as long is told with its reason; where all wait at once, not."""
+    who = [(rank,) for rank in range(4)] if in_turns else [None]
+    waits = tuple(Fault("data", ranks, 30 * MS, chance=0.4) for ranks in who)
+    view = final_view(Job(num_steps=300, faults=waits))
+    (finding,) = [entry for entry in view.findings if entry.id == "input_bound"]
+    assert in_turns == ("not all at once: whoever waits keeps the others waiting" in finding.message)
+    assert finding.loss_s_per_step is not None
+    assert view.step.mean_s is not None
+    share = finding.evidence["data_wait_share"]
+    assert isinstance(share, float)
+    assert in_turns == (finding.loss_s_per_step / view.step.mean_s > share + 0.05)
+
+
 def test_long_exchange_is_communication_not_a_straggler() -> None:
     """What remains after the last arrival is the network's; waiting for late ranks is not counted to it."""
     view = final_view(Job(faults=(Fault("comm", None, 30 * MS),)))

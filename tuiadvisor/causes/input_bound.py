@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 
+TURNS: Final = ", not all at once: whoever waits keeps the others waiting at the next exchange"
+BEYOND: Final = 0.05  # of a step, as rule input_bound's moderate: so much more is worth a word
 ROUNDING: Final = 0.1  # of a worker: 4.1 workers' worth of work is left to four
 
 
@@ -46,6 +48,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "data_wait_share": data.share if data else None,
         "data_wait_share_low": data.share_low if data else None,
         "data_wait_loss_s": data.gain.loss_s if data else None,
+        "data_turns_words": TURNS if data and _is_in_turns(data.share, data.gain) else "",
         "data_wait_since": diagnosis.input_since,
     }
 
@@ -81,6 +84,11 @@ def _waiters(diagnosis: Diagnosis, facts: Facts) -> Values:
     which = "one" if len(few) == 1 else "ones"
     each = rank_words(few) if len(few) == 1 else f"each of {rank_words(few)}"
     return {"data_waiters": f"{each}, the only {which} seen with a loader,", "data_waiters_are_few": 1}
+
+
+def _is_in_turns(share: float, found: Gain) -> bool:
+    """Whether a step loses more by these waits than a rank waits itself, so that the two figures want a word."""
+    return found.loss_s > (share + BEYOND) * found.step_s
 
 
 def workers_wanted(workers: int, found: Gain) -> int | None:
@@ -149,6 +157,7 @@ INPUT_BOUND: Final = Cause(
 job data_wait_share share of the step that even the quarter of ranks that waits least waits for its next batch
 job data_wait_share_low share lower end of the interval of data_wait_share
 job data_wait_loss_s s a step, gone if no rank waited for data
+job data_turns_words text that a step loses more than a rank waits, as ranks wait in turns; else empty
 job data_waiters text who waits for data: "every rank", or those with a loader where others have none
 job data_waiters_are_few flag 1 if only some of the ranks were seen with a loader
 job workers_wanted count worker processes a rank with which its loader would keep up
