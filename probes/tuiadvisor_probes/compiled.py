@@ -11,9 +11,10 @@ import sys
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .other_frames import callers, tops
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
 
 # What stands around the model's own calls: the first compilation after the attach would trace into it.
@@ -23,6 +24,7 @@ AROUND_THE_MODEL = (
     "pickled",
     "model_hooks",
     "roots",
+    "other_frames",
     "eval_span",
     "step_clock",
     "books",
@@ -55,13 +57,8 @@ def must_not_recompile() -> bool:
     config = sys.modules.get("torch._dynamo.config")
     if stance not in RECOMPILES or getattr(config, "error_on_recompile", False):
         return True
-    for top in sys._current_frames().values():
-        frame: FrameType | None = top
-        while frame is not None:
-            if "set_stance" in frame.f_code.co_names:
-                return True
-            frame = frame.f_back
-    return False
+    stacks = (callers(top) for top in tops().values())
+    return any("set_stance" in frame.f_code.co_names for stack in stacks for frame in stack)
 
 
 def has_compiled(code: CodeType | None) -> bool:

@@ -42,6 +42,7 @@ from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
 from .eval_span import EvalSpan
 from .guard import INSPECTION, Hook, attempt
+from .other_frames import forget_variables, tops
 from .patch import Patch
 from .process import as_json, describe_process, imported
 from .roots import Roots
@@ -109,6 +110,9 @@ class Probe:
         self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
+        self.borrowed: list[
+            Any
+        ] = []  # frames of the training thread whose variables another thread looked at
         self.roots = Roots(self)
         self.steps_before: int | None = None
         self.model_facts: dict[str, Any] = {}  # of the model and of torch's settings, once they are known
@@ -251,6 +255,10 @@ class Probe:
         if 0 < words[LEASE_WORD] < self.clock.begin:
             self.remove(REASON_LEASE)
             return
+        if self.borrowed:
+            for frame in self.borrowed:
+                attempt(INSPECTION, forget_variables, frame)
+            self.borrowed.clear()
         if self.eval_span.end_ns:
             self.eval_span.close()
         if self.memory is not None:
@@ -380,7 +388,7 @@ class Probe:
         clock = self.clock
         if threading.get_ident() == clock.thread_ident:
             clock.flush()
-        elif clock.thread_ident in sys._current_frames():  # the step in the making is its own
+        elif clock.thread_ident in tops():  # the step in the making is its own
             clock.write_kept()
         else:
             clock.hand_over(NOBODY, time.monotonic_ns())

@@ -23,6 +23,7 @@ from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
 from .guard import INSPECTION, attempt, failing, not_traced, nothing, timed
 from .optimizer_turns import Turns
+from .other_frames import callers, tops, variables
 from .step_clock import NOW, STEPPED, STOPPED
 from .step_hooks import StepHook, walking_code
 
@@ -94,14 +95,12 @@ def stepping(optimizer_class: type) -> str:
     Of a step that began unseen no hook tells before it ends, and with closures, as LBFGS's, it may last minutes: its
     forwards and backwards alone look like a loop without an optimizer.
     """
-    for frame in list(sys._current_frames().values()):
-        inner: Any = frame
-        while inner is not None:
-            if inner.f_code.co_name == "step" and issubclass(
-                type(own := inner.f_locals.get("self")), optimizer_class
+    for top in tops().values():
+        for frame in callers(top):
+            if frame.f_code.co_name == "step" and issubclass(
+                type(own := variables(frame).get("self")), optimizer_class
             ):
                 return type(own).__name__[:40]
-            inner = inner.f_back
     return ""
 
 

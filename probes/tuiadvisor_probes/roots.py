@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import sys
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import compiled, phases
 from .forward_look import parts_of
 from .guard import INSPECTION, STAY_OUT, attempt
+from .other_frames import callers, forget_variables, tops, variables
 from .pickled import is_by_value
 
 if TYPE_CHECKING:
@@ -173,9 +175,8 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
     compiled_class = getattr(frames, "OptimizedModule", ())
     best: dict[bool, tuple[int, Any]] = {}
     seen: set[int] = set()
-    frame = sys._current_frames().get(thread_ident)
-    while frame is not None:
-        for holder in (frame.f_locals, frame.f_globals if frame.f_back is None else {}):
+    for frame in callers(tops().get(thread_ident)):
+        for holder in (variables(frame), frame.f_globals if frame.f_back is None else {}):
             for value in list(holder.values())[:MAX_VALUES_PER_FRAME]:
                 for candidate in (value, *_attributes(value)):
                     # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
@@ -187,7 +188,8 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
                     is_compiled = bool(compiled_class) and issubclass(kind, compiled_class)
                     if count > best.get(is_compiled, (0, None))[0]:
                         best[is_compiled] = (count, candidate)
-        frame = frame.f_back
+        if thread_ident == get_ident():
+            forget_variables(frame)
     largest = max((count for count, _ in best.values()), default=0)
     return [module for count, module in best.values() if count == largest]
 

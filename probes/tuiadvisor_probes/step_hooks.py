@@ -8,12 +8,12 @@ dict may be changed at any time: nobody stands in it.
 
 from __future__ import annotations
 
-import sys
 from threading import get_ident
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any
 
 from .compiled import has_compiled, must_not_recompile
+from .other_frames import callers, tops, variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,20 +64,20 @@ def _is_left(code: CodeType | None) -> bool:
     deadline_ns = monotonic_ns() + PATIENCE_NS
     while True:
         sleep(PAUSE_S)
-        walking = [ident for ident, frame in sys._current_frames().items() if _is_walking(frame, code)]
+        walking = [ident for ident, frame in tops().items() if _is_walking(frame, code)]
         if not walking:
             return True
         if get_ident() in walking or monotonic_ns() > deadline_ns:
             return False
 
 
-def _is_walking(frame: FrameType | None, code: CodeType) -> bool:
+def _is_walking(frame: FrameType, code: CodeType) -> bool:
     """Whether a thread is inside of torch's wrapper, but not in the step that it wraps."""
     called = None
-    while frame is not None:
-        if frame.f_code is code:
-            step = getattr(frame.f_locals.get("func"), "__code__", None)
+    for caller in callers(frame):
+        if caller.f_code is code:
+            step = getattr(variables(caller).get("func"), "__code__", None)
             if called is None or called.f_code is not step:
                 return True
-        called, frame = frame, frame.f_back
+        called = caller
     return False

@@ -20,6 +20,9 @@ import threading
 import time
 from typing import Any
 
+if __package__:  # else its functions stand beside these, see `payload.standalone_code`
+    from .other_frames import callers, tops, variables
+
 MAX_FRAMES = 40
 MAX_SAMPLES = 500
 FEW_SAMPLES = 80
@@ -76,16 +79,16 @@ def report(folder: str) -> None:
 
 def training_frame() -> tuple[int, Any]:
     """(ident of the thread that trains, where it is)."""
-    frames = sys._current_frames()
+    frames: dict[int, Any] = tops()
     if threading.get_ident() != threading.main_thread().ident:
         del frames[threading.get_ident()]  # our own
     ident = training_thread(frames)
     frame = frames.get(ident)
-    while frame is not None and frame.f_globals is globals():
-        # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
-        frame = frame.f_back
-        frame = frame.f_back if frame is not None and frame.f_globals is not globals() else frame
-    return ident, frame
+    # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
+    stack: list[Any] = callers(frame)
+    ours = [number for number, one in enumerate(stack) if one.f_globals is globals()]
+    theirs = stack[ours[-1] + 2 :] if ours else stack
+    return ident, theirs[0] if theirs else None
 
 
 def write(folder: str, said: dict[str, Any]) -> None:
@@ -175,7 +178,7 @@ def sample_quietly(folder: str, window_ns: int, period_ns: int, budget_ppm: int)
 
 def take_samples(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
     """As `sample`. At irregular distances: a regular one may be in step with the training's."""
-    frames = sys._current_frames()
+    frames: dict[int, Any] = tops()
     del frames[threading.get_ident()]
     ident = training_thread(frames)
     frames.clear()  # they hold what the training's functions hold
@@ -184,9 +187,7 @@ def take_samples(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -
     samples: list[int] = []
     begin_ns, spent_ns, chance = time.monotonic_ns(), -time.thread_time_ns(), os.getpid()
     while os.path.isdir(folder) and is_wanted(time.monotonic_ns() - begin_ns, window_ns, len(samples)):
-        stack = tuple(
-            places.setdefault(place, len(places)) for place in places_of(sys._current_frames().get(ident))
-        )
+        stack = tuple(places.setdefault(place, len(places)) for place in places_of(tops().get(ident)))
         samples.append(stacks.setdefault(stack, len(stacks)))
         chance = (chance * 1103515245 + 12345) % (1 << 31)
         wait_ns = period_ns // 2 + chance % period_ns
@@ -216,13 +217,9 @@ def is_left_out(code: Any) -> bool:
 
 def places_of(frame: Any) -> list[tuple[str, str, int]]:
     """(function, file, line) of the innermost frames, innermost first; ours and the importer's are left out."""
-    found: list[tuple[str, str, int]] = []
-    while frame is not None and len(found) < MAX_FRAMES:
-        code = frame.f_code
-        if not is_left_out(code):
-            found.append((code.co_name[:200], code.co_filename[-300:], frame.f_lineno or 0))
-        frame = frame.f_back
-    return found
+    lines = [(one.f_code, one.f_lineno or 0) for one in callers(frame)]
+    kept = [(code, line) for code, line in lines if not is_left_out(code)]
+    return [(code.co_name[:200], code.co_filename[-300:], line) for code, line in kept[:MAX_FRAMES]]
 
 
 def training_thread(frames: dict[int, Any]) -> int:
@@ -255,21 +252,17 @@ def waits_for_a_thread(frame: Any) -> bool:
 
 def is_in_torch(frame: Any) -> bool:
     """Whether a frame of the stack is in what a training calls of torch."""
-    while frame is not None:
-        if any(part in frame.f_code.co_filename for part in TRAINING_FILES):
-            return True
-        frame = frame.f_back
-    return False
+    names = {one.f_code.co_filename for one in callers(frame)}
+    return any(part in name for name in names for part in TRAINING_FILES)
 
 
 def uses_torch(frame: Any) -> bool:
     """Whether code on the stack has torch among its names."""
     torch = sys.modules.get("torch")
-    while frame is not None and torch is not None:
-        if any(frame.f_globals.get(name) is torch for name in ("torch", "th")):
-            return True
-        frame = frame.f_back
-    return False
+    found: list[Any] = callers(frame)
+    return torch is not None and any(
+        one.f_globals.get(name) is torch for one in found for name in ("torch", "th")
+    )
 
 
 def native_id(ident: int) -> int:
@@ -285,14 +278,10 @@ def thread_name(ident: int) -> str:
 
 def stack_of(frame: Any) -> list[str]:
     """The innermost frames, innermost first: function (folder/file.py:line). Ours and the importer's are left out."""
-    found: list[str] = []
-    while frame is not None and len(found) < MAX_FRAMES:
-        code = frame.f_code
-        if not is_left_out(code):
-            place = os.sep.join(code.co_filename.split(os.sep)[-2:])
-            found.append(code.co_name + " (" + place + ":" + str(frame.f_lineno) + ")")
-        frame = frame.f_back
-    return found
+    return [
+        name + " (" + os.sep.join(file.split(os.sep)[-2:]) + ":" + str(line) + ")"
+        for name, file, line in places_of(frame)
+    ]
 
 
 def call_of(frame: Any) -> tuple[str | None, Any]:
@@ -301,23 +290,23 @@ def call_of(frame: Any) -> tuple[str | None, Any]:
     The call is "backward" inside autograd's engine, None in other code.
     """
     name = inside = None
-    while frame is not None:
-        code = frame.f_code
+    stack: list[Any] = callers(frame)
+    for one in stack:
+        code = one.f_code
         if code.co_name in OURS:
-            original = frame.f_locals.get("original")
+            original = variables(one).get("original")
             if getattr(original, "__name__", "") == "wait":
                 return "wait", None
         elif code.co_filename.endswith((C10D, FUNCTIONAL)):
             if not code.co_name.startswith(("_", "<")) or name is None:
-                name, inside = str(code.co_name), frame  # the outermost is what the caller asked for
+                name, inside = str(code.co_name), one  # the outermost is what the caller asked for
         elif name is None and code.co_name == ENGINE:
             return "backward", None
         elif name is None and "torch" + os.sep + "_ops.py" in code.co_filename:
             pass  # the way from Python to an operator
         elif not code.co_filename.endswith(GLUE):
             # Waiting for a collective's handle is a method of C: the caller's own frame is the innermost.
-            return (name, inside) if name else (wait_in_c(frame), None)
-        frame = frame.f_back
+            return (name, inside) if name else (wait_in_c(one), None)
     return name, inside
 
 
@@ -340,28 +329,33 @@ def evaluates(frame: Any) -> bool:
     Of a training that steps one model and asks another, which is in eval mode, that is not known: False. An optimizer's
     step is without gradients too, as LBFGS's around its closures: that is no evaluation.
     """
-    module_class = getattr(sys.modules.get("torch.nn"), "Module", None)
+    module_class: Any = getattr(sys.modules.get("torch.nn"), "Module", None)
     modes: set[bool] = set()
-    while frame is not None and module_class is not None:
-        if frame.f_code.co_name == DECORATED and frame.f_code.co_filename.endswith(CONTEXTS):
-            maker = getattr(frame.f_locals.get("ctx_factory"), "__self__", None)
-            if type(maker).__name__ in WITHOUT_GRADIENTS and not is_optimizers(frame):
+    stack: list[Any] = callers(frame) if module_class is not None else []
+    borrowed = getattr(getattr(sys.modules.get(PROBE), "_probe", None), "borrowed", None)
+    if isinstance(borrowed, list):
+        borrowed[:] = stack  # they go on holding what their variables were until the thread itself forgets it
+    for one in stack:
+        values = variables(one)
+        if one.f_code.co_name == DECORATED and one.f_code.co_filename.endswith(CONTEXTS):
+            maker = getattr(values.get("ctx_factory"), "__self__", None)
+            if type(maker).__name__ in WITHOUT_GRADIENTS and not is_optimizers(one):
                 return True
-        for value in list(frame.f_locals.values())[:MAX_VALUES]:
+        for value in list(values.values())[:MAX_VALUES]:
             # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
             if issubclass(type(value), module_class) and next(value.parameters(), None) is not None:
                 modes.add(bool(value.training and getattr(value, "module", value).training))
-        frame = frame.f_back
     return modes == {False}
 
 
 def is_optimizers(frame: Any) -> bool:
     """Whether torch's frame around a decorated function is around the step of an optimizer."""
     found = sys.modules.get("torch.optim.optimizer")
-    arguments = frame.f_locals.get("args")
+    values = variables(frame)
+    arguments = values.get("args")
     return (
         found is not None
-        and getattr(frame.f_locals.get("func"), "__name__", "") == "step"
+        and getattr(values.get("func"), "__name__", "") == "step"
         and type(arguments) is tuple
         and len(arguments) > 0
         and issubclass(type(arguments[0]), found.Optimizer)
@@ -395,13 +389,14 @@ def called_method(frame: Any) -> str | None:
 
 def whom(frame: Any) -> dict[str, Any]:
     """Of a call into distributed_c10d: the name of its process group, and the other side of a message."""
-    if frame is None or not frame.f_code.co_filename.endswith(C10D) or "group" not in frame.f_locals:
+    values = variables(frame) if frame is not None and frame.f_code.co_filename.endswith(C10D) else {}
+    if "group" not in values:
         return {}
     c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
-    group = frame.f_locals["group"]
+    group = values["group"]
     if group is None or group is c10d.GroupMember.WORLD:
         group = c10d._get_default_group()
-    peers = [frame.f_locals.get(name) for name in ("src", "dst")]
+    peers = [values.get(name) for name in ("src", "dst")]
     return {
         "call_group": str(c10d._world.pg_names.get(group, ""))[:100],
         "call_peer": next((peer for peer in peers if type(peer) is int), None),

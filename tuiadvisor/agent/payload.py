@@ -142,6 +142,7 @@ MODULE_ORDER: Final = (
     "native",
     "duty",
     "step_record",
+    "other_frames",
     "code_loops",
     "optimizer_turns",
     "books",
@@ -181,6 +182,7 @@ MODULE_ORDER: Final = (
     "install",
 )
 STANDALONE_MODULES: Final = ("armed", "stuck")  # run without the rest of the probe
+BESIDE: Final = {"stuck": ("other_frames",)}  # of which they need the functions
 LATE_MODULES: Final = ("capture",)  # loaded into an attached probe when they are asked for, never with it
 
 
@@ -229,7 +231,14 @@ def standalone_code(stem: str, call: str) -> str:
     """Code that runs one standalone module in a namespace of its own and calls it."""
     if stem not in STANDALONE_MODULES:
         raise ValueError(stem)
-    return (probe_folder() / f"{stem}.py").read_text() + f"\n{call}\n"
+    source = (probe_folder() / f"{stem}.py").read_text()
+    beside = "".join(_defining(name) for name in BESIDE.get(stem, ()))
+    return f"{source}\n{beside}{call}\n"
+
+
+def _defining(stem: str) -> str:
+    """Code that puts a module's names into the namespace it runs in: there is no package to import it from."""
+    return f"exec({(probe_folder() / f'{stem}.py').read_text()!r}, globals())\n"
 
 
 def write_bundle(folder: Path, target: Identity, stems: tuple[str, ...] = MODULE_ORDER) -> bool:
