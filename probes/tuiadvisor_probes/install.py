@@ -110,9 +110,7 @@ class Probe:
         self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
-        self.borrowed: list[
-            Any
-        ] = []  # frames of the training thread whose variables another thread looked at
+        self.borrowed: list[Any] = []  # the training thread's frames whose variables another looked at
         self.roots = Roots(self)
         self.steps_before: int | None = None
         self.model_facts: dict[str, Any] = {}  # of the model and of torch's settings, once they are known

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probing import probed
 
-from tuiadvisor_probes import other_frames
+from tuiadvisor_probes import other_frames, stuck
 from tuiadvisor_probes.other_frames import callers, forget_variables, tops, variables
 
 PROBES = Path(other_frames.__file__).resolve().parents[1]
@@ -140,3 +141,28 @@ def test_the_names_of_a_module_stay() -> None:
     space: dict[str, Any] = {"sys": sys, "forget": forget_variables, "look": variables}
     exec("value = 1\nfound = look(sys._getframe())\nforget(sys._getframe())", space)  # noqa: S102
     assert (1, 1) == (space["value"], space["found"]["value"])
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_loop_lets_go_of_what_it_held_when_others_looked_at_it(tmp_path: Path, *, looks: bool) -> None:
+    """The probe looks for the model at the first optimizer step, a question about a stall at every model there is."""
+    torch = pytest.importorskip("torch")
+    batches: list[weakref.ref[Any]] = []
+
+    def loop() -> None:
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(60):
+            batch = Batch()
+            batches.append(weakref.ref(batch))
+            model(torch.ones(2, 4)).sum().backward()
+            if looks and step == 30:
+                thread = threading.Thread(target=stuck.evaluates, args=(sys._getframe(),))
+                thread.start()
+                thread.join()
+            optimizer.step()
+        gc.collect()
+        assert [] == [number for number, batch_of in enumerate(batches[:-1]) if batch_of() is not None]
+
+    with probed(tmp_path):
+        loop()
