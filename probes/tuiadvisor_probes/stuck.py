@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Any
 
-if __package__:  # else its functions stand beside these, see `payload.standalone_code`
+if globals().get("__package__"):  # else its functions stand beside these, see `payload.standalone_code`
     from .other_frames import callers, tops, variables
 
 MAX_FRAMES = 40
