@@ -19,7 +19,7 @@ from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.overview import shared_rows
 from tuiadvisor.views.goodput import WallPart
-from tuiadvisor.views.run_view import Imported, Unknown
+from tuiadvisor.views.run_view import Imported, ProbeWork, Unknown
 
 STATES = {
     "straggler": views.live(views.straggler()),
@@ -456,6 +456,17 @@ def test_of_an_imported_trace_no_probe_is_spoken_of() -> None:
     imported = Imported("kineto", "trace.json", "a trace", "", None)
     assert "probe" in sections.source(views.straggler(), 200).text
     assert "probe" not in sections.source(replace(views.straggler(), imported=imported), 200).text
+
+
+@pytest.mark.parametrize("width", [76, 100, 140, 200])
+def test_what_watching_costs_is_told_whole_or_in_short(width: int) -> None:
+    """The end of "over its budget of 0.5 % because steps are short (native hooks)" was cut at 80 columns."""
+    work = ProbeWork(0.031, 0.005, 0.05, 15, is_over=True, always_on=0.02, core="native")
+    said = sections.source(replace(views.straggler(), probe=work), width).text
+    assert len(said) <= width
+    assert "probe ≥ 3.1 % of step, over its " in said
+    assert said.endswith("%")
+    assert (width >= 140) == ("(native hooks)" in said)
 
 
 def test_an_imported_trace_leads_to_its_kernels_and_says_no_four_unknowns() -> None:

@@ -440,8 +440,7 @@ def _sides(comparison: Comparison, room: int) -> list[Line]:
         ("mean steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
         ("95th percentile", text_of.seconds(before.p95_s), text_of.seconds(after.p95_s)),
         ("pauses included", text_of.seconds(before.every_step_s), text_of.seconds(after.every_step_s)),
-        ("as diagnose judges", text_of.seconds(before.judged_s), text_of.seconds(after.judged_s)),
-        ("  over its steps", _judged(before), _judged(after)),
+        *_as_judged(before, after),
         *_goodput(comparison),
         ("steady steps", text_of.count(before.num_steady_steps), text_of.count(after.num_steady_steps)),
         ("throughput", _throughput(before), _throughput(after)),
@@ -483,6 +482,14 @@ def _throughput(side: RunSide) -> str:
     """Without a unit where it is unknown: two of those did not fit beside each other."""
     samples_s = side.rates.samples_s
     return text_of.UNKNOWN if samples_s is None else text_of.rate(samples_s, "samples/s")
+
+
+def _as_judged(before: RunSide, after: RunSide) -> list[tuple[str, str, str]]:
+    """What `diagnose` says of each run by itself, where that is another figure: it looks at its newest steps."""
+    judged = (text_of.seconds(before.judged_s), text_of.seconds(after.judged_s))
+    if judged == (text_of.seconds(before.step_s), text_of.seconds(after.step_s)):
+        return []
+    return [("as diagnose judges", *judged), ("  over its steps", _judged(before), _judged(after))]
 
 
 def _judged(side: RunSide) -> str:

@@ -508,16 +508,24 @@ def probe_work(work: ProbeWork) -> str:
     return f"{cost}; detail {text_of.share(work.detail)} of steps"
 
 
+def probe_work_in_short(work: ProbeWork) -> str:
+    """Return the same for a line without room: the cost, and whether it is over the budget."""
+    over = f", over its {text_of.small_share(work.budget)}" if work.is_over and not work.is_hidden else ""
+    return f"probe {text_of.at_least(work.cost)} of step{over}"
+
+
 def source(view: RunView, width: int) -> Line:
     """Return where the figures come from and what watching costs."""
-    parts = [text_of.count(view.num_frames, "frame")]
+    read = [text_of.count(view.num_frames, "frame")]
     if view.event_time_s is not None:
-        parts.append(f"{text_of.seconds(view.event_time_s)} seen")
-    cost = f"probe cost {text_of.at_least(view.probe_cost)}"
-    if view.imported is None:  # no probe was there
-        parts.append(probe_work(view.probe) if view.probe is not None else cost)
-    if view.useful_share is not None:
-        parts.append(f"{name_of(view)} {text_of.share(view.useful_share)}")
-    while len(parts) > 2 and len(" · ".join(parts)) > width:
-        del parts[0]  # what watching costs and what the run is worth stay
+        read.append(f"{text_of.seconds(view.event_time_s)} seen")
+    worth = [] if view.useful_share is None else [f"{name_of(view)} {text_of.share(view.useful_share)}"]
+    cost = [f"probe cost {text_of.at_least(view.probe_cost)}"] * 2
+    if view.probe is not None:
+        cost = [probe_work(view.probe), probe_work_in_short(view.probe)]
+    if view.imported is not None:  # no probe was there
+        cost = []
+    # What watching costs, if in short, and what the run is worth stay.
+    choices = [[*read[first:], *cost[:1], *worth] for first in range(len(read) + 1)] + [[*cost[1:], *worth]]
+    parts = next((parts for parts in choices if len(" · ".join(parts)) <= width), choices[-1])
     return crop(line((" · ".join(parts), "dim")), width)
