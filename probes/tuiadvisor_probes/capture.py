@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 FLAG_CAPTURE = 256
-TRACE_NAME, STATE_NAME = "trace.json", "state.json"
+TRACE_NAME, STATE_NAME, ASKED_NAME = "trace.json", "state.json", "asked"
 BORDERS_BEFORE = 2  # one whole step without the profiler, to compare with
 WAITING, RECORDING, DONE, REFUSED = "waiting", "recording", "done", "refused"
 LEFT = "the probe left before the window was over"
@@ -39,12 +39,12 @@ def begin(
 ) -> None:
     """Ask for a window of num_steps, to begin at a step border between these two moments (monotonic clock)."""
     global _window
+    if not is_first(folder):
+        return  # asked twice: the first request arrived after all
     install: Any = sys.modules.get(__name__.rpartition(".")[0] + ".install")
     probe = getattr(install, "_probe", None)
     if probe is None:
         put_state(folder, {"state": REFUSED, "why": "the probe has left this process"})
-    elif _window is not None and _window.folder == folder:
-        return  # asked twice: the first request arrived after all
     elif _window is not None:
         put_state(folder, {"state": REFUSED, "why": "another capture is under way in this process"})
     else:
@@ -52,6 +52,15 @@ def begin(
         _window = Window(probe, folder, num_steps, not_before_ns, give_up_ns)
         _window.with_shapes = with_shapes
         _window.arm()
+
+
+def is_first(folder: str) -> bool:
+    """Whether no other request of the same wish has come, in whichever thread. OSError if the folder is gone."""
+    try:
+        os.close(os.open(os.path.join(folder, ASKED_NAME), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    return True
 
 
 def put_state(folder: str, state: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
 from .eval_span import EvalSpan
 from .guard import INSPECTION, Hook, attempt
-from .other_frames import forget_variables, tops
+from .other_frames import callers, forget_variables, tops
 from .patch import Patch
 from .process import as_json, describe_process, imported
 from .roots import Roots
@@ -110,7 +110,10 @@ class Probe:
         self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
-        self.borrowed: list[Any] = []  # the training thread's frames whose variables another looked at
+        self.looked_at = (
+            0  # ident of the thread whose variables another one looked at, until it has forgotten
+        )
+        self.evaluated = False  # what that look found
         self.roots = Roots(self)
         self.steps_before: int | None = None
         self.model_facts: dict[str, Any] = {}  # of the model and of torch's settings, once they are known
@@ -246,6 +249,10 @@ class Probe:
 
     def on_step(self) -> None:
         """After a step, when it and those before it were written: the agent's wishes, and its lease."""
+        if self.looked_at:
+            is_own, self.looked_at = self.looked_at == threading.get_ident(), 0
+            for frame in callers(sys._getframe(1)) if is_own else []:
+                attempt(INSPECTION, forget_variables, frame)
         words = self.clock.words
         if words[COMMAND_WORD]:
             self.remove(REASON_ASKED)
@@ -253,10 +260,6 @@ class Probe:
         if 0 < words[LEASE_WORD] < self.clock.begin:
             self.remove(REASON_LEASE)
             return
-        if self.borrowed:
-            for frame in self.borrowed:
-                attempt(INSPECTION, forget_variables, frame)
-            self.borrowed.clear()
         if self.eval_span.end_ns:
             self.eval_span.close()
         if self.memory is not None:

@@ -169,13 +169,16 @@ class Roots:
 
 
 def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
-    """The largest owner of the parameters (ids) in the thread's frames, and its compiled form if that is there too."""
+    """The largest owner of the parameters (ids) in our own thread's frames, and its compiled form if it is there too.
+
+    None in another thread's: its variables are left alone.
+    """
     module_class = sys.modules["torch.nn"].Module
     frames = sys.modules.get("torch._dynamo.eval_frame")
     compiled_class = getattr(frames, "OptimizedModule", ())
     best: dict[bool, tuple[int, Any]] = {}
     seen: set[int] = set()
-    for frame in callers(tops().get(thread_ident)):
+    for frame in callers(tops()[thread_ident]) if thread_ident == get_ident() else []:
         for holder in (variables(frame), frame.f_globals if frame.f_back is None else {}):
             for value in list(holder.values())[:MAX_VALUES_PER_FRAME]:
                 for candidate in (value, *_attributes(value)):
@@ -188,8 +191,7 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
                     is_compiled = bool(compiled_class) and issubclass(kind, compiled_class)
                     if count > best.get(is_compiled, (0, None))[0]:
                         best[is_compiled] = (count, candidate)
-        if thread_ident == get_ident():
-            forget_variables(frame)
+        forget_variables(frame)
     largest = max((count for count, _ in best.values()), default=0)
     return [module for count, module in best.values() if count == largest]
 

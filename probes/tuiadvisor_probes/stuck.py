@@ -21,7 +21,7 @@ import time
 from typing import Any
 
 if globals().get("__package__"):  # else its functions stand beside these, see `payload.standalone_code`
-    from .other_frames import callers, tops, variables
+    from .other_frames import LEAVES_A_DICT, callers, exceptions, tops, variables
 
 MAX_FRAMES = 40
 MAX_SAMPLES = 500
@@ -81,7 +81,7 @@ def training_frame() -> tuple[int, Any]:
     """(ident of the thread that trains, where it is)."""
     frames: dict[int, Any] = tops()
     if threading.get_ident() != threading.main_thread().ident:
-        del frames[threading.get_ident()]  # our own
+        frames.pop(threading.get_ident(), None)  # our own
     ident = training_thread(frames)
     frame = frames.get(ident)
     # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
@@ -179,7 +179,7 @@ def sample_quietly(folder: str, window_ns: int, period_ns: int, budget_ppm: int)
 def take_samples(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
     """As `sample`. At irregular distances: a regular one may be in step with the training's."""
     frames: dict[int, Any] = tops()
-    del frames[threading.get_ident()]
+    frames.pop(threading.get_ident(), None)
     ident = training_thread(frames)
     frames.clear()  # they hold what the training's functions hold
     places: dict[tuple[str, str, int], int] = {}
@@ -312,7 +312,7 @@ def call_of(frame: Any) -> tuple[str | None, Any]:
 
 def is_ending(ident: int) -> bool:
     """Whether a thread is on its way out: in a `finally` or a handler beneath Ctrl-C, a signal or sys.exit."""
-    handled: Any = sys._current_exceptions().get(ident)
+    handled: Any = exceptions().get(ident)
     error = (
         handled[1] if isinstance(handled, tuple) else handled
     )  # (type, error, traceback) before Python 3.12
@@ -328,18 +328,32 @@ def evaluates(frame: Any) -> bool:
 
     Of a training that steps one model and asks another, which is in eval mode, that is not known: False. An optimizer's
     step is without gradients too, as LBFGS's around its closures: that is no evaluation.
+
+    A look is left with the frames up to Python 3.12, and is not taken again before the probe had them forget it.
     """
+    probe: Any = getattr(sys.modules.get(PROBE), "_probe", None)
+    if not LEAVES_A_DICT:
+        return looks_like_evaluation(frame)
+    if not hasattr(probe, "looked_at"):
+        return False
+    if not probe.looked_at:
+        ident = probe.clock.thread_ident or -1
+        probe.looked_at = ident
+        probe.evaluated = looks_like_evaluation(frame)
+        probe.looked_at = ident  # again: a step may have ended in the middle of it
+    return bool(probe.evaluated)
+
+
+def looks_like_evaluation(frame: Any) -> bool:
+    """As `evaluates`, of the frames as they are."""
     module_class: Any = getattr(sys.modules.get("torch.nn"), "Module", None)
     modes: set[bool] = set()
     stack: list[Any] = callers(frame) if module_class is not None else []
-    borrowed = getattr(getattr(sys.modules.get(PROBE), "_probe", None), "borrowed", None)
-    if isinstance(borrowed, list):
-        borrowed[:] = stack  # they go on holding what their variables were until the thread itself forgets it
     for one in stack:
         values = variables(one)
         if one.f_code.co_name == DECORATED and one.f_code.co_filename.endswith(CONTEXTS):
             maker = getattr(values.get("ctx_factory"), "__self__", None)
-            if type(maker).__name__ in WITHOUT_GRADIENTS and not is_optimizers(one):
+            if type(maker).__name__ in WITHOUT_GRADIENTS and not is_optimizers(values):
                 return True
         for value in list(values.values())[:MAX_VALUES]:
             # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
@@ -348,10 +362,9 @@ def evaluates(frame: Any) -> bool:
     return modes == {False}
 
 
-def is_optimizers(frame: Any) -> bool:
-    """Whether torch's frame around a decorated function is around the step of an optimizer."""
+def is_optimizers(values: dict[str, Any]) -> bool:
+    """Whether torch's frame around a decorated function, by its variables, is around the step of an optimizer."""
     found = sys.modules.get("torch.optim.optimizer")
-    values = variables(frame)
     arguments = values.get("args")
     return (
         found is not None

@@ -11,7 +11,6 @@ seen that a thread is not the training thread; for that one nothing is added.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from _thread import allocate_lock, get_ident
 from time import monotonic_ns
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from . import phases
 from . import step_clock as sc
 from .guard import attempt
+from .other_frames import tops
 
 if TYPE_CHECKING:
     from .host import Host
@@ -121,7 +121,7 @@ class TrainingThread:
         if owner == NOBODY:
             others_ns = [stepped for other, (stepped, _) in self.stepped.items() if other != ident]
             return now - max(others_ns, default=0) > ALONE_AGAIN_NS and self._adopt(ident)
-        if not self._has_trained() or owner not in sys._current_frames():
+        if not self._has_trained() or owner not in tops():
             return self._adopt(ident)
         if clock.phase in TRAINING_PHASES or -1 < num_before < num_owners:
             self.num_overlaps += 1

@@ -129,6 +129,8 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Torch]:
 
 
 def begun(torch: Torch, give_up_ns: int = 1 << 62, **more: Any) -> None:
+    """A wish of its own each time."""
+    (Path(torch.folder) / capture.ASKED_NAME).unlink(missing_ok=True)
     capture.begin(str(torch.folder), NUM_STEPS, 0, give_up_ns, **more)
 
 
@@ -251,6 +253,9 @@ def test_one_window_at_a_time_and_none_without_a_probe(
     assert "waiting" == torch.said()["state"]
     torch.borders(BORDERS_BEFORE + NUM_STEPS)
     assert DONE == torch.said()["state"]
+    capture.begin(window.folder, NUM_STEPS, 0, 1 << 62)  # or has been carried out
+    assert DONE == torch.said()["state"]
+    assert capture._window is None
     monkeypatch.setitem(sys.modules, "tuiadvisor_probes.install", SimpleNamespace(_probe=None))  # type: ignore[arg-type]
     begun(torch)
     assert "the probe has left this process" == torch.said()["why"]

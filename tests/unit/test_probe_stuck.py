@@ -317,7 +317,7 @@ def test_a_thread_evaluates_where_no_model_at_hand_is_in_training(
     """Of all frames together; what has no parameters has no mode that means anything."""
     monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Model))
     work = function(SCRIPT, "def work(look, one=None, other=None):\n    look()")
-    assert expected is said_of(lambda look: work(look, *models), stuck.evaluates)
+    assert expected is said_of(lambda look: work(look, *models), stuck.looks_like_evaluation)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,8 @@ def test_a_function_without_gradients_evaluates_whatever_its_models_mode(
     factory = type(maker, (), {"clone": lambda self: self})().clone
     place = "/env/lib/torch/utils/_contextlib.py"
     decorated = function(place, "def decorate_context(look, ctx_factory, model):\n    look()")
-    assert expected is said_of(lambda look: decorated(look, factory, Model(training=True)), stuck.evaluates)
+    model = Model(training=True)
+    assert expected is said_of(lambda look: decorated(look, factory, model), stuck.looks_like_evaluation)
 
 
 @pytest.mark.parametrize(("owner", "expected"), [("Optimizer", False), ("Sampler", True)])
@@ -347,7 +348,32 @@ def test_a_closure_within_an_optimizers_step_is_training(
     step = function(SCRIPT, "def step(self, closure=None):\n    pass")
     own = type("Own", (classes[owner],), {})()
     model = Model(training=True)
-    assert expected is said_of(lambda look: decorated(look, factory, step, model, own), stuck.evaluates)
+    assert expected is said_of(
+        lambda look: decorated(look, factory, step, model, own), stuck.looks_like_evaluation
+    )
+
+
+@pytest.mark.skipif(not stuck.LEAVES_A_DICT, reason="a look leaves nothing from Python 3.13 on")
+def test_variables_are_looked_at_once_until_the_thread_has_forgotten_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second look may destroy what the first one left; without a probe nobody would have the frames forget it."""
+    monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Model))
+    work = function(SCRIPT, "def work(look, model):\n    look()\n    model.training = True\n    look()")
+    probe = SimpleNamespace(clock=SimpleNamespace(thread_ident=7), looked_at=0, evaluated=False)
+    answers: list[bool] = []
+
+    def ask(frame: Any) -> None:
+        answers.append(stuck.evaluates(frame))
+
+    said_of(lambda look: work(look, Model(training=False)), ask)
+    monkeypatch.setitem(sys.modules, stuck.PROBE, SimpleNamespace(_probe=probe))  # type: ignore[arg-type]
+    said_of(lambda look: work(look, Model(training=False)), ask)
+    assert [False, False, True, True] == answers
+    assert 7 == probe.looked_at
+    probe.looked_at = 0
+    said_of(lambda look: work(look, Model(training=True)), ask)
+    assert not answers[-1]
 
 
 def handled(*raised: type[BaseException]) -> bool:

@@ -188,10 +188,15 @@ class _Window:
             self._end(None, str(error))
             return
         inner = self.files.inner_directory
-        begin_ns = self.link.clock.to_rank(begin_ns)
-        arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns, self.with_shapes)
-        code = extension_code("capture", f"begin{arguments!r}", inner, self.files.probe_folder)
-        self._request = lambda: executor.submit(inject, process.identity, code)
+        probes = self.files.probe_folder
+
+        def request() -> Future[Injection]:
+            first_ns = self.link.clock.to_rank(max(begin_ns, time.monotonic_ns()))
+            wish = (inner, self.num_steps, first_ns, first_ns + self.patience_ns, self.with_shapes)
+            code = extension_code("capture", f"begin{wish!r}", inner, probes)
+            return executor.submit(inject, process.identity, code)
+
+        self._request = request
         self._asked = self._request()
 
     def look(self, *, is_running: bool) -> None:
