@@ -1,4 +1,4 @@
-"""Walk the frames of a thread that runs on: `frame_walks.py plain 5` crashes CPython 3.11, `frame_walks.py ours 5` does not.
+"""Walk the frames of a thread that runs on: `frame_walks.py plain 5` crashes CPython 3.11, with `ours` it does not.
 
 Functions with few and many variables call each other up and down, so that what lay where a frame lay is soon another
 thing; the collector runs at nearly each new object, and its callback lets them go on. Needs no package; any Python.
