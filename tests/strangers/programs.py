@@ -423,8 +423,11 @@ PROGRAMS = [
         shims=("seed", "no_operators"), needs=("torchvision", "PIL", "tqdm"), prepare=pictures,
         edits=(("train.py", r"num_workers=os\.cpu_count\(\)", "num_workers=1"),
                *(("unet/unet_model.py", rf"\b{wide}\b", str(wide // 8)) for wide in (64, 128, 256, 512, 1024))),
-        # Its bar is drawn twice a step.
+        # Its bar is drawn twice a step, of short ones ten times a second only.
         log=r" \d+/360 .*loss \(batch\)=(?P<loss>[\d.e-]+)", every=0.5, seconds=25, is_deterministic=False,
+        environment=(("TQDM_MININTERVAL", "0"),),
+        tolerated=("periodic_data_wait", "input_bound"),
+        why="it starts its worker anew after each evaluation and waits for it, and one worker is short of keeping up",
     ),
     Program(
         "cleanrl TD3, an actor every second step", "cleanrl", ".",
@@ -441,7 +444,8 @@ PROGRAMS = [
         num_ranks=2, launcher="torchrun", shims=("seed", "no_operators", "gloo"), needs=("torchvision", "yaml"),
         edits=(("train.py", r"device_ids=\[device\], ", ""),),
         prepare=classes, log=r"Train: .*Loss: (?P<loss>[\d.]+)", is_deterministic=False,
-        tolerated=("communication_bound",), why=TINY,
+        tolerated=("communication_bound", "periodic_pause"),
+        why="at an epoch's end, every 50 steps, its rank 0 saves alone; " + TINY,
     ),
     Program(
         "nanochat base_train, MuonAdamW without DDP", "nanochat", ".",
