@@ -104,10 +104,11 @@ def _stopped(pid: int, go_s: float, stop_s: float) -> Iterator[None]:
     over = threading.Event()
 
     def stop_and_go() -> None:
-        while not over.wait(go_s):
-            os.kill(pid, signal.SIGSTOP)
-            over.wait(stop_s)
-            os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            while not over.wait(go_s):
+                os.kill(pid, signal.SIGSTOP)
+                over.wait(stop_s)
+                os.kill(pid, signal.SIGCONT)
 
     thread = threading.Thread(target=stop_and_go)
     thread.start()
