@@ -602,7 +602,8 @@ PROGRAMS = [
                # Every rank prints, and once more where a fold begins.
                ("train_fabric.py", r"\(batch_idx == 0\) or \((.*) == 0\)", r"fabric.is_global_zero and \1 == 0")),
         log=r"Train Epoch: .*Loss: (?P<loss>[\d.]+)", every=10,
-        is_deterministic=False, tolerated=("input_bound",), why=IN_THREAD, seconds=16,
+        is_deterministic=False, seconds=16,
+        tolerated=("input_bound", "communication_bound"), why=f"{IN_THREAD}; {TINY}",
     ),
     Program(
         "sequence parallel example", "examples", "distributed/tensor_parallelism", ("sequence_parallel_example.py",),
