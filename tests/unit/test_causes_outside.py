@@ -171,6 +171,18 @@ def test_a_lower_priority_is_a_fact_where_nobody_is_late() -> None:
     assert "keep" == view.verdict.decision
 
 
+@pytest.mark.parametrize("phase", ["", "comm"])
+def test_where_all_wait_for_cores_who_has_a_lower_priority_is_told(phase: str) -> None:
+    """It was a remark below: "exposed communication, on an oversubscribed host" where one rank was reniced."""
+    job = JOB.with_faults(Fault("comm", None, 20 * MS)) if phase else JOB
+    view = seen(job, dict.fromkeys(range(4), 0.3), at_nice(1, 10), {})
+    told = [one.message for one in view.findings if one.id in ("crowded_host", "communication_bound")]
+    assert len(told) == (2 if phase else 1)
+    assert all(", and rank 1 is at a lower priority" in message for message in told)
+    alike = seen(job, dict.fromkeys(range(4), 0.3), at_nice(1, 10, 10), {})
+    assert not [one.id for one in alike.findings if "lower priority" in one.message]
+
+
 def test_a_lower_priority_waits_for_no_steps() -> None:
     """On a crowded host a step of four seconds was "13 more steady steps, about 47 s", and no word of the renice."""
     few = Job(num_steps=12)

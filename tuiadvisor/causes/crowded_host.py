@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause, rank_words
 from tuiadvisor.causes.facts import CROWDED_WAIT
+from tuiadvisor.causes.placement import at_lower_priority
 from tuiadvisor.metrics.series.what_if import of_share
 
 if TYPE_CHECKING:
@@ -19,23 +20,31 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """What the kernel counts; unknown where it does not."""
     crowd = facts.crowd
     is_crowded = crowd is not None and crowd.is_crowded
+    lower = _lower(tuple(sorted(at_lower_priority(diagnosis, facts)))) if is_crowded else ""
     return {
         "ready_per_core": crowd.ready_per_core if crowd else None,
         "core_wait_share": crowd.core_wait_share if crowd else None,
         "host_crowded": int(is_crowded),
         "computes_on_host": int(not facts.on_device),
         "host_packed": int(crowd is not None and crowd.is_packed),
-        "crowd_words": crowd.words if crowd else "",
+        "crowd_words": f"{crowd.words}{lower}" if crowd and crowd.words else "",
         "crowd_note": _note(crowd),
         "crowd_most_words": f", {rank_words(diagnosis.lacking_ranks)} most"
         if diagnosis.lacking_ranks
-        else "",
+        else lower,
         "throttled_share": crowd.throttled_share if crowd else None,
         "cpu_limit_share": crowd.limited_share if crowd and crowd.is_limited else None,
         "cpu_limit_cores": crowd.limit_cores if crowd else None,
         "cpu_limit_words": _cores(crowd.limit_cores) if crowd and crowd.limit_cores else "unknown",
         "cpu_limited": int(crowd is not None and crowd.is_limited),
     }
+
+
+def _lower(ranks: tuple[int, ...]) -> str:
+    """Who yields where cores are short; that it makes them late was not found, or not yet."""
+    return (
+        f", and {rank_words(ranks)} {'is' if len(ranks) == 1 else 'are'} at a lower priority" if ranks else ""
+    )
 
 
 def _cores(num: float) -> str:
@@ -89,7 +98,7 @@ job cpu_limit_words text the same in words
 job cpu_limited flag 1 if the ranks wait for a core because of such a limit; 0 if not, or not observed
 job host_packed flag 1 if so many threads want each core that what ranks lose tells little; 0 if not, or not observed
 job crowd_note text that the host is oversubscribed, in a few words; empty where it is not
-job crowd_most_words text ranks that lack one much more than the others, by the kernel's count; empty without any
+job crowd_most_words text ranks that lack one much more than the others, by the kernel, or yield by their priority
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed
 """,
     measure_job=measure_job,

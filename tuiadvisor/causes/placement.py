@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.views.placement import DeviceFacts, RankPlacement
 
 GIB: Final = 2**30  # bytes
@@ -144,11 +145,15 @@ def _lanes(device: DeviceFacts) -> str | None:
     return f"{now} of {most} lanes" if now and most and now < most else None
 
 
-def _yielding(diagnosis: Diagnosis, facts: Facts) -> Measured | None:
-    """Who has a lower priority; whoever is late or held back for it is told there, with what it costs."""
+def at_lower_priority(diagnosis: Diagnosis, facts: Facts) -> dict[int, Priority]:
+    """By rank; without those that are late or held back for it, of whom that is told with what it costs."""
     late = {one.rank for one in diagnosis.stragglers if one.cause.priority is not None}
     held = {diagnosis.table.ranks[one.row] for one in diagnosis.held if one.priority is not None}
-    lower = {rank: told for rank, told in facts.priorities.items() if rank not in late | held}
+    return {rank: told for rank, told in facts.priorities.items() if rank not in late | held}
+
+
+def _yielding(diagnosis: Diagnosis, facts: Facts) -> Measured | None:
+    lower = at_lower_priority(diagnosis, facts)
     if not lower:
         return None
     ranks, table = tuple(sorted(lower)), diagnosis.table
