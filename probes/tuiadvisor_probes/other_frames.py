@@ -29,6 +29,7 @@ COLLECTS_WITHIN = sys.version_info < (3, 12)
 LEAVES_A_DICT = sys.version_info < (3, 13)
 MAX_CALLERS = 2000
 MAX_READ_BYTES = 20_000  # of code: a microsecond an instruction under the interpreter's lock
+GLOBAL_NAMES = ("LOAD_GLOBAL", "LOAD_NAME")  # no attribute of that name, which is something else
 OPTIMIZED = 1  # code whose variables lie in slots: f_locals is a copy of them
 # To a dict of variables that its frame keeps: the frame's, our own, and the call's that counts them.
 OWN_REFERENCES = 3
@@ -94,16 +95,19 @@ def _may_hold_its_own(code: CodeType) -> bool:
     """Whether a function calls `locals()`, or `vars()` of nothing, by its code."""
     if not LEAVES_A_DICT or not code.co_flags & OPTIMIZED:
         return False
-    if "vars" not in code.co_names:
-        return "locals" in code.co_names
+    if "locals" not in code.co_names and "vars" not in code.co_names:
+        return False
     dis: Any = sys.modules.get("dis")  # torch has imported it
-    if dis is None or "locals" in code.co_names or len(code.co_code) > MAX_READ_BYTES:
+    if dis is None or len(code.co_code) > MAX_READ_BYTES:
         return True
     asks = False
     for instruction in dis.get_instructions(code):
         if asks and "CALL" in instruction.opname and instruction.argval == 0:
             return True
-        asks = instruction.argval == "vars"
+        name = instruction.argval if instruction.opname in GLOBAL_NAMES else None
+        if name == "locals":
+            return True
+        asks = name == "vars"
     return False
 
 

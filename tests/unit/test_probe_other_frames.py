@@ -116,10 +116,7 @@ class Batch:
 
 
 def looked_at(*, forgets: bool) -> tuple[bool, bool]:
-    """Whether a look shows a batch, and whether it is still there when the function has let go of it.
-
-    (No assertion in here: pytest's have `locals()` in them.)
-    """
+    """Whether a look shows a batch, and whether it is still there when the function has let go of it."""
     batch = Batch()
     first = weakref.ref(batch)
     is_seen = batch is variables(sys._getframe()).get("batch")
