@@ -110,9 +110,7 @@ class Probe:
         self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
-        self.looked_at = (
-            0  # ident of the thread whose variables another one looked at, until it has forgotten
-        )
+        self.looked_at = 0  # ident of the thread that has to forget what another saw of its variables
         self.evaluated = False  # what that look found
         self.roots = Roots(self)
         self.steps_before: int | None = None

@@ -43,9 +43,8 @@ def tops() -> dict[int, FrameType]:
     own where threads run at once: frames of the others change under our eyes.
     """
     ident, outer = get_ident(), sys._getframe(1).f_back
-    has_lock = getattr(sys, "_is_gil_enabled", bool)
     found: dict[int, FrameType] = {}
-    if has_lock is bool or has_lock():
+    if getattr(sys, "_is_gil_enabled", lambda: True)():
         (found,) = _undisturbed(map(_call, (partial(sys._current_frames),)))
     found.pop(ident, None)
     return found if outer is None else {ident: outer, **found}

@@ -235,8 +235,6 @@ WORD_MODEL = (
 WORD_LOG = r"ms/batch +(?P<ms>[\d.]+) \| loss +(?P<loss>[\d.]+)"
 
 IN_THREAD = "its batches are made in the loop's own thread, without workers: a part of each step"
-# Of steps of 1.6 ms it takes 15 s, as the verdict itself says until then, to tell a lack of a core from chance.
-SHORT_STEPS_S = 25
 TINY = "of so small a model most of what two ranks do on shared cores is the exchange"
 
 PROGRAMS = [
@@ -262,14 +260,14 @@ PROGRAMS = [
         "DDP tutorial, multigpu_torchrun", "examples", "distributed/ddp-tutorial-series",
         ("multigpu_torchrun.py", ENDLESS, ENDLESS, "--batch_size", "8"),
         num_ranks=2, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
-        log=r"\[GPU0\] Epoch (?P<loss>\d+) ", every=128, seconds=SHORT_STEPS_S,
+        log=r"\[GPU0\] Epoch (?P<loss>\d+) ", every=128,
         tolerated=("communication_bound",), why=TINY,
     ),
     Program(
         "DDP tutorial, multigpu (spawn)", "examples", "distributed/ddp-tutorial-series",
         ("multigpu.py", ENDLESS, ENDLESS, "--batch_size", "8"),
         num_ranks=2, shims=("seed", "device=cpu", "gloo"), log=r"\[GPU0\] Epoch (?P<loss>\d+) ", every=128,
-        seconds=SHORT_STEPS_S, tolerated=("communication_bound",), why=TINY,
+        tolerated=("communication_bound",), why=TINY,
     ),
     Program(
         "imagenet --dummy, spawn", "examples", "imagenet",

@@ -100,6 +100,18 @@ def test_the_collector_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, *, is_
     assert is_on == gc.isenabled()
 
 
+def test_where_threads_run_at_once_only_our_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the interpreter's lock frames of the others change under our eyes."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    assert thread.ident in tops()
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert [threading.get_ident()] == list(tops())
+    over.set()
+    thread.join()
+
+
 def test_callers_are_innermost_first_and_none_of_none() -> None:
     """Up to a limit."""
 
@@ -132,34 +144,32 @@ def test_what_a_function_let_go_of_is_not_held_on() -> None:
     assert (True, False) == looked_at(forgets=True)
 
 
-def keeps_its_locals() -> tuple[dict[str, Any], dict[str, Any]]:
+def look(frame: Any) -> dict[str, Any]:
+    seen = variables(frame)
+    forget_variables(frame)
+    return seen
+
+
+def keeps_its_locals() -> tuple[dict[str, Any], dict[str, Any], Any]:
     rate = 0.1
     kept = dict(locals()) if sys.version_info >= (3, 13) else locals()
     rate, model = 0.01, Batch()
-    seen = variables(sys._getframe())
-    forget_variables(sys._getframe())
-    assert model
-    assert rate < 1
-    return kept, seen
+    return kept, look(sys._getframe()), (rate, model)
 
 
-def keeps_its_vars() -> tuple[dict[str, Any], dict[str, Any]]:
+def keeps_its_vars() -> tuple[dict[str, Any], dict[str, Any], Any]:
     rate = 0.1
     kept = dict(vars()) if sys.version_info >= (3, 13) else vars()
     rate, model = 0.01, Batch()
-    seen = variables(sys._getframe())
-    forget_variables(sys._getframe())
-    assert model
-    assert rate < 1
-    return kept, seen
+    return kept, look(sys._getframe()), (rate, model)
 
 
 @pytest.mark.parametrize("function", [keeps_its_locals, keeps_its_vars])
 def test_what_a_function_keeps_of_its_own_variables_stays_as_it_was(
-    function: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
+    function: Callable[[], tuple[dict[str, Any], dict[str, Any], Any]],
 ) -> None:
     """A configuration made of `locals()`, which is the dict of a look: it had the model in it when it was saved."""
-    kept, seen = function()
+    kept, seen, _ = function()
     assert {"rate": 0.1} == kept
     assert (sys.version_info >= (3, 13)) == ("model" in seen)
 
@@ -169,9 +179,7 @@ def test_variables_of_something_else_are_looked_at() -> None:
 
     def function() -> tuple[dict[str, Any], dict[str, Any]]:
         options = argparse.Namespace(rate=0.1)
-        seen = vars(options), variables(sys._getframe())
-        forget_variables(sys._getframe())
-        return seen
+        return vars(options), look(sys._getframe())
 
     settings, seen = function()
     assert {"rate": 0.1} == settings

@@ -20,7 +20,8 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """What the kernel counts; unknown where it does not."""
     crowd = facts.crowd
     is_crowded = crowd is not None and crowd.is_crowded
-    lower = _lower(tuple(sorted(at_lower_priority(diagnosis, facts)))) if is_crowded else ""
+    yields = is_crowded and crowd is not None and not crowd.is_limited  # a limit knows no priorities
+    lower = _lower(tuple(sorted(at_lower_priority(diagnosis, facts)))) if yields else ""
     return {
         "ready_per_core": crowd.ready_per_core if crowd else None,
         "core_wait_share": crowd.core_wait_share if crowd else None,
