@@ -28,7 +28,7 @@ from tuiadvisor.app.jobs import age, parsed_queue
 from tuiadvisor.app.running_hubs import Followed, Hub, Watchings, running_hubs
 from tuiadvisor.cli import watch
 from tuiadvisor.cli.commands import build_parser
-from tuiadvisor.errors import SeveralTrainingsError
+from tuiadvisor.errors import SeveralTrainingsError, TuiadvisorError
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns, OpenRun
 from tuiadvisor.tui.contract.feed import CLOSED
 from tuiadvisor.tui.pages.home import job_lines
@@ -309,6 +309,18 @@ def test_the_screens_end_with_what_was_chosen(tmp_path: Path) -> None:
     desk._obey(Attach(("--pid", "1")))
     assert desk.chosen == ("--pid", "1")
     assert desk.latest().phase == CLOSED
+
+
+def test_the_screens_stay_where_what_was_chosen_has_ended_meanwhile(tmp_path: Path) -> None:
+    """They would end in a line of the shell, and with them what was looked at."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    desk = Desk(None, tmp_path, can_attach=True)
+    with pytest.raises(TuiadvisorError, match="that training has ended meanwhile"):
+        desk._obey(Attach(("--pid", str(gone.pid), "-o", "next.tuirec")))
+    assert desk.chosen == ()
+    desk._obey(Attach(("--pid", str(gone.pid), str(os.getpid()), "-o", "next.tuirec")))
+    assert desk.chosen[:1] == ("--pid",)
 
 
 def test_rows_of_squeue_are_read_whatever_a_job_is_called() -> None:

@@ -103,6 +103,12 @@ def tracer(pid: int, thread: int) -> Stat | None:
     return stat(found) if found else None
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process of this number still runs code, as far as is known."""
+    found = stat(pid)
+    return found is not None and found.is_alive
+
+
 def is_ours(found: Stat | None) -> bool:
     """Whether that is this process or a child of it."""
     return found is not None and os.getpid() in {found.pid, found.ppid}

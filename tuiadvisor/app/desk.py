@@ -13,9 +13,11 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from tuiadvisor.agent.procfs import is_running
 from tuiadvisor.app import preferences_file
 from tuiadvisor.app.before_after import BeforeAfter, CompareAnew, CompareWithBefore, Ways
 from tuiadvisor.app.bookmarks import bookmarks, save_bookmark
@@ -273,7 +275,10 @@ class Desk:
         self._rows.look()
 
     def _choose(self, target: tuple[str, ...]) -> None:
-        """What `watch` is to begin with once the screens have ended."""
+        """What `watch` is to begin with once the screens have ended; they stay where it has ended meanwhile."""
+        pids = [int(pid) for pid in takewhile(str.isdigit, target[1:])] if target[:1] == ("--pid",) else []
+        if pids and not any(map(is_running, pids)):
+            raise TuiadvisorError("that training has ended meanwhile")
         self.chosen = target
 
     def _open(self, path: str) -> None:
