@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def rank_main(options: argparse.Namespace) -> None:
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
 
-    from tuiadvisor.agent.payload import attach_code, detach_code
+    from tuiadvisor.agent.payload import attach_code, detach_code, write_native
     from tuiadvisor_probes.ring import create_ring_file
 
     torch.set_num_threads(1)
@@ -92,7 +93,9 @@ def rank_main(options: argparse.Namespace) -> None:
         shared = torch.tensor([count])
         dist.broadcast(shared, 0)
         count = int(shared.item())
-    ring = tempfile.mktemp(prefix="overhead-ring-", dir="/dev/shm")  # noqa: S306 - created O_EXCL below
+    folder = tempfile.mkdtemp(prefix="overhead-", dir="/dev/shm")
+    write_native(Path(folder))
+    ring = f"{folder}/ring"
 
     def block(steps: int) -> tuple[float, float]:
         wall, cpu = [], []
@@ -115,6 +118,7 @@ def rank_main(options: argparse.Namespace) -> None:
                 exec(detach_code(), {})  # noqa: S102
                 Path(ring).unlink()
         pairs.append((measured[False], measured[True]))
+    shutil.rmtree(folder)
     if rank == 0:
         Path(options.result).write_text(json.dumps(pairs))
     if ranks > 1:

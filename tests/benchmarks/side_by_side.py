@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probes"))
 from contenders import KINDS, Contender, Kind, gather, install
 from overhead import SETTLED, bootstrap_median
 
-from tuiadvisor.agent.payload import attach_code, detach_code
+from tuiadvisor.agent.payload import attach_code, detach_code, write_native
 from tuiadvisor_probes.ring import create_ring_file
 
 MIN_ROUNDS = 3
@@ -76,8 +76,10 @@ class Race:
             paths = [f"{rings}/{rank}" for rank in range(contender.num_ranks)]
             for path in paths:
                 create_ring_file(path)
-            attach = attach_code("RING").replace(
-                "'RING'", f"{rings!r} + '/' + __import__('os').environ['RANK']"
+            write_native(Path(rings))
+            ring = f"{rings}/RING"
+            attach = attach_code(ring).replace(
+                repr(ring), f"{rings!r} + '/' + __import__('os').environ['RANK']"
             )
             answers = contender.order({**message, "settle": SETTLED, "code": [attach, detach_code()]})
             return self._taken(contender, answers, on=True)
