@@ -854,3 +854,19 @@ def test_the_end_of_a_rank_has_the_jobs_step_numbers() -> None:
     assert f"rank 1: {said}" in view.losses.notes
     assert deaths_of(view) is not None
     assert said in str(deaths_of(view))
+
+
+def test_greeting_an_agent_costs_nothing_of_the_ranks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all ranks were was counted anew with each agent: of 8,192 agents that took three quarters of the fold."""
+    counted: list[None] = []
+    whole = Advisor.number_alike
+    monkeypatch.setattr(Advisor, "number_alike", lambda advisor: (counted.append(None), whole(advisor)))
+    job = Job()
+    folded([hello(job, "node0"), hello(job, "node1")])
+    assert not counted
+    anew = hello(job, "node0")
+    entries = cast("list[dict[str, int]]", anew.payload["ranks"])
+    later = [{**entry, "pid": entry["pid"] + 1, "start_wall_ns": 10**18} for entry in entries]
+    earlier = [{**entry, "start_wall_ns": 10**17} for entry in entries]
+    folded([replace(anew, payload={**anew.payload, "ranks": entry}) for entry in (earlier, later)])
+    assert counted  # a restart tells what was

@@ -133,8 +133,8 @@ class Intake:
                 waiting = []
             self.num_frames += with_steps or frame.kind != FrameKind.STEPS
             owners, num_restarts = self.roster.owners.lend(), self.roster.restarts.num_begun
-            if frame.kind == FrameKind.HELLO:  # it may follow processes whose end is told by their own count
-                self.number_alike()
+            if frame.kind == FrameKind.HELLO and self.roster.begins_restart(frame.payload):
+                self.number_alike()  # those that ended told their end by their own count
             self.roster.take(frame)
             self.device_times.of_trace = self.roster.header.imported is not None
             is_restart = self.roster.restarts.num_begun != num_restarts

@@ -331,13 +331,17 @@ class Roster:
                 self.restarts.take(facts.rank, facts.start_wall_ns, ended)
         self._host_row(agent, payload)
 
-    def _how_ended(self, hello: Payload) -> str:
-        """What is known of the processes that those of this HELLO follow, before they take their place."""
+    def begins_restart(self, hello: Payload) -> bool:
+        """Whether the processes that this HELLO names follow others that were known."""
         told = (
             (integer(entry, "rank"), integer(entry, "start_wall_ns")) for entry in objects(hello, "ranks")
         )
         known = [(rank, start) for rank, start in told if rank is not None and start is not None]
-        return in_short(deaths(self.ranks.values())) if self.restarts.would_begin(known) else ""
+        return self.restarts.would_begin(known)
+
+    def _how_ended(self, hello: Payload) -> str:
+        """What is known of the processes that those of this HELLO follow, before they take their place."""
+        return in_short(deaths(self.ranks.values())) if self.begins_restart(hello) else ""
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
