@@ -407,6 +407,16 @@ def test_a_phase_that_grows_on_all_ranks_is_dated() -> None:
     assert "instead of" in view.verdict.sentence
 
 
+def test_steps_that_grow_little_by_little_are_no_new_pace() -> None:
+    """Forward grows by 5 ms over 400 steps, and is judged by its last quarter: nothing changed where that begins."""
+    stairs = tuple(Fault("forward", None, 5 * MS / 40, onset=10 * stair) for stair in range(40))
+    view = final_view(Job(num_steps=400, faults=stairs))
+    assert view.window.first_step > 200
+    assert ["Step time grows little by little"] == [name for _, name in view.trend.marks]
+    jump = final_view(Job(num_steps=400, faults=(Fault("forward", None, 5 * MS, onset=200),)))
+    assert "pace changed" in {name for _, name in jump.trend.marks}
+
+
 def test_a_job_that_grows_in_all_phases_is_not_kept() -> None:
     """Clocks fell or another tenant came: nothing tells why, and it is a loss all the same."""
     slower = tuple(

@@ -21,6 +21,7 @@ from tuiadvisor.views.event import (
     DETAIL,
     DIED,
     GONE_S,
+    NEW_PACE,
     NO_STEP,
     ONSET,
     PAUSE_KINDS,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 MAX_EVENTS: Final = 4000  # the oldest go first
 MAX_PAST: Final = 256  # findings that are over: those that ended first go first
 STEPS_WITHOUT: Final = 16  # at the end: as many as between two looks at a recording, at least
-NEW_LEVEL: Final = "job changed"  # what the fold calls the step at which the job changed
 
 WHAT_LASTS: Final = {CAPTURE: "the profiler saw {}", DETAIL: "every call of {} was seen one by one"}
 
@@ -343,8 +343,8 @@ class EventLog:
         told = {change.step for change in view.changes}
         for step, name in view.trend.marks:
             # One whose size is known is among the changes, or too small to be told.
-            if name == NEW_LEVEL and step not in told and not view.window.change:
-                words = "the job changed: figures are of the steps since"
+            if name == NEW_PACE and step not in told and not view.window.change:
+                words = "the pace changed: figures are of the steps since"
                 self._note((CHANGE, step), _timed(Event(CHANGE, step, (), words), view))
         died = deaths_of(view)
         if died is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.assemble.rank_rows import MAX_LATENESS_STEPS
 from tuiadvisor.advisor.judge.pause_facts import pause_marks
-from tuiadvisor.views.event import RESTART
+from tuiadvisor.views.event import NEW_PACE, RESTART
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def marks(
     found.update((one.after_step, RESTART) for one in begun if one.after_step is not None)
     if diagnosis is not None:
         found.update(pause_marks(diagnosis))
-        if diagnosis.regime_step is not None:
-            found.add((diagnosis.regime_step, "job changed"))
+        # Where steps grow little by little the window begins at none that is unlike the one before.
+        is_gradual = diagnosis.level_shift is not None and diagnosis.level_shift.is_gradual
+        if diagnosis.regime_step is not None and not is_gradual:
+            found.add((diagnosis.regime_step, NEW_PACE))
     return tuple(sorted(found))
