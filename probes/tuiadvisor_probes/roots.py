@@ -28,6 +28,7 @@ MAX_PARTS = 8  # of one root, those with the most parameters
 MAX_DEPTH = 3  # parts of parts
 MAX_VALUES_PER_FRAME = 400
 STEPS_UNTIL_CALLED = 8
+MANY = 1 << 62
 UNSEEN_TRANSITIONS = 16  # more than in other steps: eight batches for which no forward was seen
 NOT_CALLED = "the model is never called from Python: it runs inside compiled code or by parts"
 OWN_CALL = (
@@ -55,6 +56,7 @@ class Roots:
         self.num_searches = 0
         self.is_checked = False
         self.why_not = ""
+        self.fewest = MANY  # transitions of the steps that were written last
 
     def is_due(self, optimizer: Any) -> bool:
         """Whether to search: for a new optimizer, and now and then while no forward is seen (compiled since then?)."""
@@ -129,11 +131,12 @@ class Roots:
         pays for a hook inside of the wrapper's, and compiled code keeps its graphs.
         """
         probe, settled, live = self.probe, self.probe.clock.settled, wrapper()
-        if live is None or id(live.module) in self.ids or len(settled) < 2 or compiled.is_in_use():
+        if live is None or id(live.module) in self.ids or not settled or compiled.is_in_use():
             return
         counts = [row[5] for row in settled]
+        fewest, self.fewest = min(self.fewest, *counts), min(counts)  # long steps are written one by one
         was_seen = probe.eval_span.last_step >= probe.clock.step - len(settled)
-        if max(counts) - min(counts) >= UNSEEN_TRANSITIONS and not was_seen:
+        if max(counts) - fewest >= UNSEEN_TRANSITIONS and not was_seen:
             self.add(live.module, is_root=False)
 
     def add(self, module: Any, *, is_root: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from probing import assert_sums_to_step, probed
 
+from tuiadvisor.agent.payload import PRIVATE_NAME
 from tuiadvisor.events import EventKind, StepFlag
 
 torch = pytest.importorskip("torch")
@@ -49,12 +51,18 @@ def train(model: Any, evaluated: Any, *, inside_no_grad: bool = True) -> None:
             model.train()
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize("inside_no_grad", [True, False])
 def test_an_evaluation_of_what_ddp_wraps_is_seen_from_the_second_time_on(
-    model: Any, tmp_path: Path, inside_no_grad: bool
+    model: Any, tmp_path: Path, inside_no_grad: bool, one_by_one: bool
 ) -> None:
-    """It was a wait for data before, of a loader that the training does not even use."""
+    """It was a wait for data before, of a loader that the training does not even use.
+
+    one_by_one: as steps of a second are written, of which none can be compared with its neighbour in the same look.
+    """
     with probed(tmp_path, budget_ppm=0) as observed:
+        if one_by_one:
+            sys.modules[PRIVATE_NAME + ".step_clock"].MAX_ALONE_NS = 0  # type: ignore[attr-defined]
         train(model, model.module, inside_no_grad=inside_no_grad)
     steps = {step["step"]: step for step in observed.steps}
     for step in steps.values():
