@@ -32,9 +32,12 @@ SCRIPT = Path(__file__).parents[1] / "hanging_training.py"
 
 @contextmanager
 def hanging(
-    tmp_path: Path, kind: str, num_ranks: int = 3
+    tmp_path: Path, kind: str, num_ranks: int = 3, *, is_unasked: bool = False
 ) -> Iterator[tuple[LiveSource, Advisor, list[int], Path]]:
-    """A job that was watched while it was well and is on its way into the hang; the recording."""
+    """A job that was watched while it was well and is on its way into the hang; the recording.
+
+    is_unasked: its launcher is stopped, so that how a rank ended can be read for as long as a busy agent needs.
+    """
     when, path = tmp_path / "now", tmp_path / "run.tuirec"
     with (
         running(num_ranks, "--hang", kind, "--when", str(when), script=SCRIPT) as (training, ranks),
@@ -46,8 +49,13 @@ def hanging(
             if kind == "stop":
                 os.kill(ranks[-1].pid, signal.SIGSTOP)
             else:
+                if is_unasked:
+                    os.kill(training.pid, signal.SIGSTOP)
                 when.touch()
-            yield source, advisor, [rank.pid for rank in ranks], path
+            try:
+                yield source, advisor, [rank.pid for rank in ranks], path
+            finally:
+                os.kill(training.pid, signal.SIGCONT)
 
 
 def told(source: LiveSource, advisor: Advisor) -> Stall:
@@ -125,7 +133,7 @@ def test_a_stopped_rank_is_not_asked_and_nobody_else_is_named(tmp_path: Path) ->
 
 def test_a_rank_that_left_by_os_exit_is_told_with_its_exit_code(tmp_path: Path) -> None:
     """Torchrun waits for the others, which wait for it: it was "which rank is missing was not observed"."""
-    with hanging(tmp_path, "leave") as (source, advisor, _, _):
+    with hanging(tmp_path, "leave", is_unasked=True) as (source, advisor, _, _):
         view = follow(source, advisor, lambda view: view.stall is not None)
         assert view.stall is not None
         assert ((2,), (0, 1), "gone") == (view.stall.missing, view.stall.waiting, view.stall.held)
@@ -171,7 +179,7 @@ def test_a_rank_that_ends_alone_and_waits_for_the_others_in_its_finally_hangs(tm
 @pytest.mark.extended
 def test_a_rank_that_left_is_told_where_the_others_wait_unseen(tmp_path: Path) -> None:
     """They ask a store in a loop of Python: no hang is seen, but who is gone since when is."""
-    with hanging(tmp_path, "leave-store") as (source, advisor, _, _):
+    with hanging(tmp_path, "leave-store", is_unasked=True) as (source, advisor, _, _):
         view = follow(source, advisor, lambda view: view.verdict.sentence.startswith("No step for "))
         assert view.stall is None
         assert " s: rank 2 left with exit code 0 after step " in view.verdict.sentence

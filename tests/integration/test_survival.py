@@ -86,7 +86,15 @@ def test_a_recording_of_a_rank_that_is_killed_is_a_good_one(tmp_path: Path) -> N
             assert time.monotonic() < deadline
             assert recorder.poll() is None
             time.sleep(0.1)
-        os.kill(ranks[1].pid, signal.SIGKILL)
+        # The signal is told for as long as the launcher has not asked for it, which a busy agent may miss.
+        os.kill(training.pid, signal.SIGSTOP)
+        try:
+            os.kill(ranks[1].pid, signal.SIGKILL)
+            while not any(row.state == "killed" for row in reopened(path).ranks):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        finally:
+            os.kill(training.pid, signal.SIGCONT)
         said, complained = recorder.communicate(timeout=PATIENCE_S)
     assert 0 == recorder.returncode, complained
     assert f"recorded 2 ranks, up to step {reopened(path).last_step} in {path}" in said
@@ -100,9 +108,8 @@ def test_killed_agent_leaves_ranks_training(tmp_path: Path, survivor: Training) 
         source, advisor = session.source(), Advisor()
         before = follow(source, advisor, is_live)
         session.agent.kill()
-        view = follow(source, advisor, lambda view: bool(view.losses.notes))
+        follow(source, advisor, lambda view: any("silent" in note for note in view.losses.notes))
         source.close()
-        assert any("silent" in note for note in view.losses.notes), view.losses.notes
     assert training.poll() is None
     done = subprocess.run(
         [sys.executable, "-m", "tuiadvisor", "detach", "--pid", str(training.pid)],
