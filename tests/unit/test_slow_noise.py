@@ -14,10 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "accuracy"))
 from latency import named
 from shapes import NUM_STEPS, remarked, shapes, slow_shapes
 from simulate import fold, judge
-from worlds import World
+from worlds import Fault, World
 
 from tuiadvisor.metrics.lateness.beyond_noise import beyond_slow_noise
-from tuiadvisor.metrics.series.slow_noise import memory_steps, peers_of, slow_noise
+from tuiadvisor.metrics.series.change_points import Change
+from tuiadvisor.metrics.series.slow_noise import memory_steps, peers_of, slow_noise, without_levels
 
 STEP_S, CARRIED = 0.2, 0.9
 
@@ -67,6 +68,32 @@ def test_nobody_is_named_beside_a_late_rank_for_slow_noise(
     assert named(view) | remarked(view) <= {guilty} & {
         rank for fault in scenario.faults for rank in fault.ranks
     }
+
+
+@pytest.mark.parametrize("num_steps", [200, 240, 400])
+@pytest.mark.parametrize("num_ranks", [3, 4])
+def test_who_was_late_before_hides_nobody_who_is_late_now(num_ranks: int, num_steps: int) -> None:
+    """Its lateness of then was its noise: for as many steps again the one that followed was said to be well."""
+    moved = (Fault("backward", 0.8, (0,), period=1000, on=120), Fault("backward", 0.8, (1,), onset=120))
+    view, _ = fold(World(num_ranks, num_steps, noise="quiet", faults=moved))
+    assert view.verdict.decision == "tune"
+    assert named(view) == {1}
+
+
+def test_a_level_that_lasted_is_no_noise() -> None:
+    """At the lowest of its levels, whichever came first; a stretch as short as neighbours make them stays."""
+    work = np.full((3, 300), STEP_S)
+    work[0, :100] += 0.1
+    work[1, 200:220] += 0.1
+    levels = {
+        0: (Change(100, 0.1, 0.0),),
+        1: (Change(200, 0.0, 0.1), Change(220, 0.1, 0.0)),
+        2: (Change(150, 0.0, 0.001),),
+    }
+    levelled = without_levels(work, levels, 0.01)
+    np.testing.assert_allclose(levelled[0], STEP_S)
+    np.testing.assert_array_equal(levelled[1:], work[1:])
+    assert work[0, 0] > STEP_S  # the work itself is as it was
 
 
 def test_the_memory_of_noise_is_seen_beside_a_rank_late_in_every_third_step() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import exp
 from statistics import NormalDist
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,24 +19,37 @@ from tuiadvisor.metrics.series.recent_noise import log_chance_of_hits
 from tuiadvisor.metrics.series.slow_noise import WITHOUT_STALLS, SlowNoise, peers_of, slow_noise
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, median, medians, percentiles, row_mad_sigma
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 HIT_SIGMAS: Final = 3.0  # a step so much later than the one before it foretold is a late one
 MIN_STRETCHES: Final = 4  # as long as the present, in the run: it knows then how long excursions are
 
 
-def beyond_slow_noise(work_RK: Floats, rows: Ints, start: int, as_was_RK: Floats | None = None) -> Bools:
+def beyond_slow_noise(
+    work_RK: Floats,
+    rows: Ints,
+    start: int,
+    as_was_RK: Floats | None = None,
+    *,
+    levelled: Callable[[Floats], Floats] = lambda work_RK: work_RK,
+) -> Bools:
     """Of each row whether it is late beyond slow noise, since column `start` or in the whole run.
 
-    as_was_RK: as of `slow_noise`. True where steps do not resemble each other. Late all the time, a rank's mean tells
-    it; late now and then, what its steps have beyond what the steps before them foretold.
+    as_was_RK: as of `slow_noise`. levelled: `without_levels`, of peers. True where steps do not resemble each other.
+    Late all the time, a rank's mean tells it; late now and then, what its steps have beyond what the steps before them
+    foretold.
     """
     result = np.ones(rows.size, dtype=np.bool_)
     known: dict[bytes, SlowNoise | None] = {}  # mostly the peers of one row are those of all
     num_ranks = work_RK.shape[0]
+    peers_RK = levelled(work_RK)
+    was_RK = None if as_was_RK is None else levelled(as_was_RK)
     for index, row in enumerate(rows.tolist()):
         peers = peers_of(num_ranks, row, rows)
         key = peers.tobytes()
         if key not in known:
-            known[key] = slow_noise(work_RK, peers, as_was_RK)
+            known[key] = slow_noise(peers_RK, peers, was_RK)
         if (found := known[key]) is not None:
             own_K = work_RK[row] - found.usual_K
             result[index] = any(

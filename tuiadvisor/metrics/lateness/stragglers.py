@@ -8,6 +8,7 @@ time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,7 @@ from tuiadvisor.metrics.series.recent_noise import (
     repetition,
     separate_hits,
 )
+from tuiadvisor.metrics.series.slow_noise import without_levels
 from tuiadvisor.metrics.series.what_if import (
     CONFIDENCE,
     Gain,
@@ -53,7 +55,7 @@ from tuiadvisor.metrics.steps.arrays import (
     row_mad_sigma,
     row_percentiles,
 )
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, NEW_REGIME_SHARE, Regime, changes_against
 
 MIN_EXCESS_SHARE: Final = 0.02  # of the step: less is no rank that is worth a name
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
@@ -310,7 +312,9 @@ def find_stragglers(
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
     is_sure_R = surely_R > 0
     rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:], is_sure_R)
-    rows = rows[beyond_slow_noise(work_RK, rows, regime.start, as_was_RK) | is_sure_R[rows]]
+    levelled = partial(without_levels, levels=regime.lasting, least_s=NEW_REGIME_SHARE * median(cycle))
+    is_beyond_R = beyond_slow_noise(work_RK, rows, regime.start, as_was_RK, levelled=levelled)
+    rows = rows[is_beyond_R | is_sure_R[rows]]
     if is_named_R is not None:
         rows = np.union1d(rows, np.flatnonzero(is_named_R))
     otherwise = rows

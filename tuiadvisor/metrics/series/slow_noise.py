@@ -19,6 +19,9 @@ from tuiadvisor.metrics.series.recent_noise import MIN_STEPS_TO_RESEMBLE, WITHOU
 from tuiadvisor.metrics.steps.arrays import median, row_mad_sigma, row_percentiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.metrics.series.change_points import Change
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
 MAX_LOOKED_AT: Final = 32  # peers: the median of more is the same
@@ -26,6 +29,9 @@ MIN_PEERS: Final = 2  # one alone is no measure: its noise is that of the rank i
 MAX_BLOCK: Final = 8  # steps: the longest period of lateness that does not hide that noise is slow. Chosen
 LEAST_KNOWN: Final = 0.25  # of the variance of a step, whatever a short run hides of it. Chosen
 RESOLUTION_S: Final = 1e-9  # of our clocks: what moves by less is rounding
+LEVEL_STEPS: Final = (
+    60  # three times as long as neighbours were seen to hold a rank up (SETTLED_STEPS). Chosen
+)
 WITHOUT_STALLS: Final = (2, 98)  # percentiles: a pause of one peer is no noise
 
 
@@ -65,6 +71,24 @@ def peers_of(num_ranks: int, row: int, late_rows: Ints) -> Ints:
     rows = np.arange(num_ranks)
     peers = np.setdiff1d(rows, np.append(late_rows, row))
     return peers if peers.size >= MIN_PEERS else np.setdiff1d(rows, [row])
+
+
+def without_levels(work_RK: Floats, levels: Mapping[int, tuple[Change, ...]], least_s: float) -> Floats:
+    """The work as if no rank had gone to another level for long: what one was late by before is no noise of a peer.
+
+    levels: of each row that has any, its changes in order. least_s: smaller ones stay, as do those that did not last.
+    """
+    num_steps, result = work_RK.shape[1], work_RK
+    for row, changes in levels.items():
+        edges = [0, *(change.index for change in changes), num_steps]
+        beyond_K = np.zeros(num_steps)
+        for change, begin, end in zip(changes, edges[:-2], edges[2:], strict=True):
+            if abs(change.shift) >= least_s and min(change.index - begin, end - change.index) >= LEVEL_STEPS:
+                beyond_K[change.index :] += change.shift
+        if beyond_K.any():
+            result = result.copy() if result is work_RK else result
+            result[row] -= beyond_K - beyond_K.min()
+    return result
 
 
 def slow_noise(work_RK: Floats, peers: Ints, as_was_RK: Floats | None = None) -> SlowNoise | None:

@@ -18,7 +18,7 @@ import numpy as np
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
 from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drift
 from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
-from tuiadvisor.metrics.series.slow_noise import peers_of, slow_noise
+from tuiadvisor.metrics.series.slow_noise import peers_of, slow_noise, without_levels
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
@@ -67,6 +67,11 @@ class Regime:
     ] = ()  # of the same kinds, in order: whose; None: the whole job's
     # Of rows that are late for a while, again and again, by levels that were each verified: how many times.
     times_late: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> dict[int, tuple[Change, ...]]:
+        """Changes by row, of those that do not come and go."""
+        return {row: found for row, found in self.rank_changes.items() if row not in self.intermittent_rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +270,9 @@ def find_regime(
     bursts = [change.index for row in intermittent for change in found.levels[row]]
     starts = [start for start in starts if all(_is_apart(start.change, index) for index in bursts)]
     starts += _mean_starts(found, cycle_s, cycle_K.size)
-    starts = _beyond_slow_noise(starts, work_RK, as_was_RK)
+    lasting = {row: levels for row, levels in found.levels.items() if row not in intermittent}
+    levelled = partial(without_levels, levels=lasting, least_s=NEW_REGIME_SHARE * cycle_s)
+    starts = _beyond_slow_noise(starts, work_RK, as_was_RK, levelled)
     at = [start.change.index for start in starts]
     starts += [
         _Start(entry.change, None, entry.phase)
@@ -379,11 +386,18 @@ def _mean_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_S
     ]
 
 
-def _beyond_slow_noise(starts: list[_Start], work_RK: Floats, as_was_RK: Floats | None) -> list[_Start]:
+def _beyond_slow_noise(
+    starts: list[_Start],
+    work_RK: Floats,
+    as_was_RK: Floats | None,
+    levelled: Callable[[Floats], Floats],
+) -> list[_Start]:
     """Without changes of a rank's level that are no larger than noise makes them which moves slowly.
 
-    Ranks that change together show nothing of each other's noise.
+    Ranks that change together show nothing of each other's noise; one that went to another level, without that.
     """
+    was_RK = None if as_was_RK is None else levelled(as_was_RK)
+    peers_RK = levelled(work_RK)
 
     def is_beyond(start: _Start) -> bool:
         if start.row is None:
@@ -392,7 +406,7 @@ def _beyond_slow_noise(starts: list[_Start], work_RK: Floats, as_was_RK: Floats 
             one.row for one in starts if one.row is not None and not _is_apart(start.change, one.change.index)
         }
         late_rows = np.array(sorted(together), dtype=np.int64)
-        noise = slow_noise(work_RK, peers_of(work_RK.shape[0], start.row, late_rows), as_was_RK)
+        noise = slow_noise(peers_RK, peers_of(work_RK.shape[0], start.row, late_rows), was_RK)
         if noise is None:
             return True
         before, after = start.change.index, work_RK.shape[1] - start.change.index
