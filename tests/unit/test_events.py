@@ -390,6 +390,19 @@ def test_what_came_and_went_between_two_pictures_is_an_event(
     assert expected in kinds(log)
 
 
+def test_a_lateness_that_grows_is_no_change_in_every_picture() -> None:
+    """The window is the latest part of it and moves on: nothing has happened where it begins."""
+    log = EventLog()
+    for num_steps in (200, 240, 280, 400, 600):
+        job = Job(num_ranks=4, num_steps=num_steps, faults=(Fault("decay", (1,), num_steps / 20 * MS),))
+        view = folded(frames(job)).view()
+        assert view.window.first_step is not None
+        assert view.window.first_step > 150
+        log.take(view)
+    assert ("onset", 1, (1,)) in kinds(log)
+    assert not [event for event in log.events if event.words.startswith("the pace changed")]
+
+
 def test_a_steady_run_has_no_change_of_level() -> None:
     """Noise is no event."""
     log = EventLog()

@@ -298,6 +298,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         steadiness=steadiness,
         regime_step=int(steps[regime.start]) if regime.start else None,
         regime_shift_s=_shift_s(regime, found.cycle_K),
+        is_sliding=regime.is_sliding,
         regime_rank=None if regime.begun_by_row is None else table.ranks[int(rows[regime.begun_by_row])],
         regime_phase=regime.begun_by_phase,
         earlier_changes=tuple(

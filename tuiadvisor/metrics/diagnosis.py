@@ -100,6 +100,9 @@ class Diagnosis:
         False  # by the kernel's count waiting for a core is what the typical rank's step is bound by
     )
     readers: Readers | None = None  # where all ranks wait for their batches
+    is_sliding: bool = (
+        False  # nothing happened at `regime_step`: lateness grows, and the window moves on with it
+    )
     named: tuple[int, ...] | None = None  # late ranks by a source that has no more steps; None: more may come
 
     @property

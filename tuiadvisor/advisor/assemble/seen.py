@@ -76,8 +76,8 @@ def marks(
     found.update((one.after_step, RESTART) for one in begun if one.after_step is not None)
     if diagnosis is not None:
         found.update(pause_marks(diagnosis))
-        # Where steps grow little by little the window begins at none that is unlike the one before.
-        is_gradual = diagnosis.level_shift is not None and diagnosis.level_shift.is_gradual
-        if diagnosis.regime_step is not None and not is_gradual:
+        # Where one rank's lateness or all ranks' steps grow little by little, nothing happened where the window begins.
+        grows = diagnosis.is_sliding or (diagnosis.level_shift is not None and diagnosis.level_shift.is_gradual)
+        if diagnosis.regime_step is not None and not grows:
             found.add((diagnosis.regime_step, NEW_PACE))
     return tuple(sorted(found))

@@ -67,6 +67,7 @@ class Regime:
     ] = ()  # of the same kinds, in order: whose; None: the whole job's
     # Of rows that are late for a while, again and again, by levels that were each verified: how many times.
     times_late: dict[int, int] = field(default_factory=dict)
+    is_sliding: bool = False  # nothing happened at `start`: lateness grows, and the window is its latest part
 
     @property
     def lasting(self) -> dict[int, tuple[Change, ...]]:
@@ -283,7 +284,8 @@ def find_regime(
         return Regime(0, cycle_changes, by_row, intermittent, times_late=times_late)
     latest = max(starts, key=lambda start: (start.change.index, abs(start.change.shift)))
     if latest.is_drift:
-        return Regime(latest.change.index, cycle_changes, by_row, intermittent, times_late=times_late)
+        begin = latest.change.index
+        return Regime(begin, cycle_changes, by_row, intermittent, times_late=times_late, is_sliding=True)
     row, change, phase = latest.row, latest.change, latest.phase
     if row is not None and work_RK.shape[0] == 2:
         row, change = _own_change(work_RK, change)

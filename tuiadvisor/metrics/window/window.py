@@ -78,7 +78,8 @@ def find_window(
         common = common_changes(table, rows, columns, transfer, smallest_s, held=held)
         regime = find_regime(table, columns, work, beyond, cycle, held=held, as_was_RK=as_was, common=common)
     if wandering is not None and wandering.since > regime.start:
-        regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
+        nobodys = replace(regime, begun_by=None, begun_by_row=None, begun_by_phase=None, is_sliding=False)
+        regime = replace(nobodys, start=wandering.since)
     span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
     return Window(rows, columns, work, beyond, cycle, span, wandering, regime, as_was, held)
 
