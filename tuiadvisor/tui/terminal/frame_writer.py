@@ -16,6 +16,7 @@ from rich.color import ColorSystem
 from textual.app import App
 
 from tuiadvisor.tui.terminal.cell_diff import CellDiff
+from tuiadvisor.tui.terminal.input_bytes import read_any_bytes
 from tuiadvisor.tui.terminal.textual_private import ChopsUpdate, LayoutUpdate
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class WireApp(App[None]):
         # Under NO_COLOR Textual picks its filter here: the one for native colours drops them, the other one
         # turns the terminal's default colours into black on black.
         super().__init__(ansi_color="NO_COLOR" in os.environ)
+        read_any_bytes()
         self._cells = CellDiff(ColorSystem.TRUECOLOR)
         self._asked_s: float | None = None
         self._unanswered = 0
