@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def read_any_bytes() -> None:
     """For drivers that begin to read from now on."""
-    linux_driver.getincrementaldecoder = _lenient  # type: ignore[assignment]
+    linux_driver.getincrementaldecoder = _lenient  # type: ignore[assignment,attr-defined]
 
 
 def _lenient(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
