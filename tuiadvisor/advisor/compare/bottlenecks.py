@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.registry import cause_of
+from tuiadvisor.phases import COMPUTE_AND_REST
 from tuiadvisor.views.comparison import Bottleneck, FindingChange, FindingState
+from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -112,11 +114,8 @@ def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottlenec
             None, name_new, moved=True, sentence=f"A bottleneck appeared: {said_new}{_cost(new)}."
         )
     if new is None:
-        left = after.verdict.next_constraint
-        rest = f"; {left.replace('_', ' ')} is the longest part left" if left else ""
-        return Bottleneck(
-            name_old, None, moved=True, sentence=f"The bottleneck is gone: {said_old}{_cost(old)}{rest}."
-        )
+        sentence = f"The bottleneck is gone: {said_old}{_cost(old)}{_left(after)}."
+        return Bottleneck(name_old, None, moved=True, sentence=sentence)
     if (old.id, old.phase, old.ranks) == (new.id, new.phase, new.ranks):
         cost = ""
         if old.loss_s_per_step is not None and new.loss_s_per_step is not None:
@@ -132,6 +131,14 @@ def bottleneck(before: RunView, after: RunView, *, apart: str = "") -> Bottlenec
         moved=True,
         sentence=f"The bottleneck moved from {said_old}{_cost(old)}, to {said_new}{_cost(new)}{as_said}.",
     )
+
+
+def _left(view: RunView) -> str:
+    """What is largest in a run without a bottleneck: a loss may well be smaller than the compute beside it."""
+    left = view.verdict.next_constraint
+    if not left:
+        return ""
+    return f"; the largest {'part' if left in COMPUTE_AND_REST else 'loss'} left is {limit_name(left)}"
 
 
 def _each_alone(
