@@ -8,6 +8,7 @@ from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
 from thinned import crossed, thinned
 
 from tuiadvisor.metrics.window.rotating import find_wandering
+from tuiadvisor.views.lost_by import lens_share
 from tuiadvisor.views.run_view import RunView
 
 
@@ -107,6 +108,25 @@ def test_a_remark_beside_keep_is_in_the_verdict() -> None:
     assert "keep" == view.verdict.decision
     assert "nothing found" not in view.verdict.sentence
     assert "stragglers that vary from step to step" in view.verdict.sentence
+    # Nobody's fault, and no useful time either.
+    (loss_s,) = [finding.loss_s_per_step for finding in view.findings if finding.id == "taking_turns"]
+    (kept_s,) = [finding.loss_s_per_step for finding in view.findings if finding.id == "healthy"]
+    assert kept_s is None
+    assert view.wall is not None
+    assert view.step.mean_s is not None
+    assert view.useful_share is not None
+    (share,) = [part.share for part in view.wall.waterfall if part.kind == "taking_turns"]
+    assert share == pytest.approx((loss_s or 0.0) / view.step.mean_s, rel=0.1)
+    assert view.useful_share < 1 - share
+    assert lens_share(view, "L-BALANCE") == pytest.approx(share, rel=0.1)
+
+
+def test_noise_that_no_rule_speaks_of_is_no_loss_of_its_own() -> None:
+    """A few per cent of the step: neither in the waterfall nor what limits the step next."""
+    view = final_view(Job(num_steps=400))
+    assert view.wall is not None
+    assert "taking_turns" not in {part.kind for part in view.wall.waterfall}
+    assert view.verdict.next_constraint != "taking_turns"
 
 
 def test_short_or_single_series_have_none() -> None:

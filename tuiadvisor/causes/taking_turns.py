@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes.cause import Cause
+from tuiadvisor.causes.cause import Cause, Loss
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """What is lost to it."""
-    turns, collections = diagnosis.turn_taking, diagnosis.collections
-    # What garbage collection explains is told by its own finding.
-    told_s = collections.gain.loss_s if collections is not None else 0.0
-    left_s = max(turns.loss_s - told_s, 0.0) if turns else None
+    turns, left_s = diagnosis.turn_taking, _left_s(diagnosis)
     return {
         "on_device_clock": float(facts.device is not None),
         "turn_taking_s": left_s,
@@ -26,9 +23,22 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     }
 
 
+def _left_s(diagnosis: Diagnosis) -> float | None:
+    """Without what garbage collection explains, which is told by its own finding."""
+    turns, collections = diagnosis.turn_taking, diagnosis.collections
+    told_s = collections.gain.loss_s if collections is not None else 0.0
+    return max(turns.loss_s - told_s, 0.0) if turns else None
+
+
 def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
     """If each step's work were spread evenly."""
     return diagnosis.turn_taking
+
+
+def loss(diagnosis: Diagnosis) -> Loss | None:
+    """Of every step: nobody's fault, and no useful time either."""
+    left_s = _left_s(diagnosis)
+    return Loss("taking_turns", left_s) if left_s else None
 
 
 TAKING_TURNS: Final = Cause(
@@ -40,5 +50,7 @@ job turn_taking_s s a step, gone if each step's work were spread evenly over the
 """,
     measure_job=measure_job,
     gain=gain,
+    loss=loss,
+    counts_once_found=True,
     blames_nobody=True,
 )

@@ -26,6 +26,7 @@ NAMES: Final = {
     "unnamed": "slower, not explained",
     "data_wait": "data wait",
     "comm_exposed": "exposed communication",
+    "taking_turns": "varying stragglers",
     "eval": "evaluation, rollout",
     "checkpoint_in_step": "checkpoints within steps",
     "h2d": "copies to the device",

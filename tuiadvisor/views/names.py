@@ -12,6 +12,7 @@ LIMIT_NAMES: Final = {
     "eval": "forward without backward",
     "h2d": "copy to device",
     "wandering_lateness": "rotating straggler",
+    "taking_turns": "varying stragglers",
 }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from tuiadvisor.advisor.cluster.ends import LEFT, in_short
 from tuiadvisor.advisor.judge.unseen import mostly_unseen_s
 from tuiadvisor.causes.cause import rank_words
-from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
+from tuiadvisor.causes.registry import CAUSES, cause_of, is_found, limits_by_finding
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
@@ -552,9 +552,12 @@ def next_constraint(
     gain = _together(chosen, beside or []) if chosen else None
     remaining = float(cycle.mean()) - (gain.loss_s if gain else 0.0)
     losses: dict[str, float] = {}
+    rules = [entry.rule for entry in judged]
     for cause in CAUSES:
         is_cured = chosen is not None and cause_of(chosen.rule.id) is cause
-        if cause.scope == "job" and not is_cured and (loss := cause.loss(diagnosis)) is not None:
+        if cause.scope != "job" or is_cured or (cause.counts_once_found and not is_found(cause, rules)):
+            continue
+        if (loss := cause.loss(diagnosis)) is not None:
             losses[loss.name] = loss.loss_s
     for entry in judged:
         same = any(entry.finding is finding for finding in cured)
