@@ -77,7 +77,9 @@ def marks(
     if diagnosis is not None:
         found.update(pause_marks(diagnosis))
         # Where one rank's lateness or all ranks' steps grow little by little, nothing happened where the window begins.
-        grows = diagnosis.is_sliding or (diagnosis.level_shift is not None and diagnosis.level_shift.is_gradual)
+        grows = diagnosis.is_sliding or (
+            diagnosis.level_shift is not None and diagnosis.level_shift.is_gradual
+        )
         if diagnosis.regime_step is not None and not grows:
             found.add((diagnosis.regime_step, NEW_PACE))
     return tuple(sorted(found))
