@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, frames, simulate
+from synthetic_run import MS, Fault, Job, above_info, folded, frames, simulate
 from thinned import thinned
 
 from tuiadvisor.advisor.fold import Advisor
@@ -76,3 +78,20 @@ def test_who_has_just_recovered_did_not_take_turns(num_ranks: int, quiet: int) -
     view = views(Job(num_ranks=num_ranks, num_steps=320, noise=0.03, seed=num_ranks, faults=(fault,)))[319]
     assert "taking_turns" not in {finding.id for finding in view.findings}
     assert {rank for _, ranks, _ in above_info(view) for rank in ranks} <= {0}
+
+
+def test_two_ranks_that_are_late_in_turn_are_both_named() -> None:
+    """Each for 400 steps: once the first was seen to come and go, the second one stood for what is normal: KEEP."""
+    edges, slower = (0, 100, 540, 1000, 1450, 1600), 12 * MS
+    turns = [
+        Fault("backward", (number % 2,), slower, onset=begin, until=end)
+        for number, (begin, end) in enumerate(itertools.pairwise(edges))
+    ]
+    view = folded(frames(Job(num_ranks=3, num_steps=1600, faults=tuple(turns)))).view()
+    assert ("tune", (0, 1)) == (view.verdict.decision, view.findings[0].ranks)
+    assert "straggler" == view.findings[0].id
+    # Neither would alone be worth the other's: without both the step is what it was made to be.
+    calm = folded(frames(Job(num_ranks=3, num_steps=1600))).view().step.mean_s
+    assert view.step.mean_s is not None
+    assert view.verdict.speedup is not None
+    assert view.step.mean_s / view.verdict.speedup.expected == pytest.approx(calm, rel=0.03)

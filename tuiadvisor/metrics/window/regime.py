@@ -24,6 +24,7 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
 from tuiadvisor.metrics.window.waves import (
     comes_and_goes,
+    in_turn,
     is_high,
     job_comes_and_goes,
     rank_comes_and_goes,
@@ -107,6 +108,7 @@ class _RankChanges:
     means: dict[int, tuple[Change, ...]]  # where no level changes
     intermittent: frozenset[int]
     num_ranks: int
+    in_turn: frozenset[int] = frozenset()  # of the intermittent ones: known by whom they take over from
 
     @property
     def dating(self) -> dict[int, tuple[Change, ...]]:
@@ -143,12 +145,14 @@ def _rank_changes(deviation_RK: Floats, min_shift: float, held: HeldSteps) -> _R
         row: _series_changes(deviation_RK[row], min_shift, partial(_returns, held, row, num_steps))
         for row in _suspects(deviation_RK, min_shift)
     }
-    return _RankChanges(
-        {row: levels for row, (levels, _, _) in found.items() if levels},
-        {row: means for row, (_, means, _) in found.items() if means},
-        frozenset(row for row, (_, _, is_intermittent) in found.items() if is_intermittent),
-        num_ranks,
-    )
+    levels_of = {row: levels for row, (levels, _, _) in found.items() if levels}
+    intermittent = frozenset(row for row, (_, _, is_intermittent) in found.items() if is_intermittent)
+    waving = {
+        row for row in intermittent & levels_of.keys() if _returns(held, row, num_steps, levels_of[row])
+    }
+    taking_over = in_turn(levels_of, waving) - intermittent
+    means_of = {row: means for row, (_, means, _) in found.items() if means and row not in taking_over}
+    return _RankChanges(levels_of, means_of, intermittent | taking_over, num_ranks, taking_over)
 
 
 def _returns(held: HeldSteps, row: int, num_steps: int, levels: tuple[Change, ...]) -> bool:
@@ -314,7 +318,7 @@ def _times_late(found: _RankChanges, work_RK: Floats, held: HeldSteps) -> dict[i
     result = {}
     for row in sorted(found.intermittent & found.levels.keys()):
         levels, own_K = found.levels[row], work_RK[row]
-        if rank_comes_and_goes(row, levels, own_K.size, held):
+        if row in found.in_turn or rank_comes_and_goes(row, levels, own_K.size, held):
             high_K = is_high(levels, own_K.size)
             rise_s = median(np.array([abs(change.shift) for change in levels]))
             if float(own_K[high_K].mean() - own_K[~high_K].mean()) >= OWN_GROWTH * rise_s:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
     from tuiadvisor.metrics.series.change_points import Change
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
     from tuiadvisor.metrics.steps.held_steps import HeldSteps
@@ -52,6 +56,26 @@ def comes_and_goes(changes: tuple[Change, ...], num_steps: int, held_K: Floats |
         return False
     lengths = np.diff([change.index for change in changes])
     return bool(num_steps - changes[-1].index <= MAX_LONGER * lengths.max())
+
+
+def in_turn(levels: Mapping[int, tuple[Change, ...]], waving: AbstractSet[int]) -> frozenset[int]:
+    """Rows that rise where one of those that come and go falls, and fall where one rises: they take over from it.
+
+    levels: of each row. Seen as often as the other, or once less, they come and go by what tells it of the other.
+    """
+
+    def answers(change: Change) -> bool:
+        return any(
+            change.shift * other.shift < 0 and abs(change.index - other.index) <= MIN_SEGMENT_STEPS
+            for row in waving
+            for other in levels[row]
+        )
+
+    return frozenset(
+        row
+        for row, changes in levels.items()
+        if row not in waving and times_high(changes) > 1 and all(map(answers, changes))
+    )
 
 
 def is_held_when_high(changes: tuple[Change, ...], held_K: Floats) -> bool:
