@@ -471,8 +471,11 @@ class StepClock(Numbers):
         self.own[0] = thread_ident
 
     def flush(self) -> None:
-        """Write what is kept and a finished step that no later event has closed (training ended, probe leaves)."""
+        """Write what is kept and a finished step that no later event has closed (training ended, probe leaves).
+
+        It ended with the last that was seen of it: what a process does before it ends, for a minute perhaps, is no step.
+        """
         if self._active and self.stepped:
-            self.close_step(monotonic_ns())
+            self.close_step(max(self.words[NOW] >> 4, self.begin))
         if self._active and self.num_kept and os.getpid() == self.pid:
             self.write_kept()

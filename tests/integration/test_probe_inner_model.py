@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,19 @@ def test_a_training_whose_wrapper_evaluates_gets_no_hook_inside(model: Any, tmp_
         assert type(model.module).__call__ is nn.Module.__call__
     evaluations = [step["step"] for step in observed.steps if step["flags"] & StepFlag.EVAL]
     assert [EVERY, 2 * EVERY, 3 * EVERY, 4 * EVERY] == evaluations
+
+
+def test_what_follows_the_last_step_is_none_of_it(model: Any, tmp_path: Path) -> None:
+    """A program that is told to end and saves for a minute first: all of that was the length of its last step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with probed(tmp_path, budget_ppm=0) as observed:
+        for step, (batch,) in enumerate(data(NUM_STEPS)):
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+            if step == EVERY:
+                break
+        time.sleep(1.0)
+    last = observed.steps[-1]
+    assert EVERY - 2 <= last["step"]
+    assert (last["end_ns"] - last["begin_ns"]) / 1e9 < 0.9
