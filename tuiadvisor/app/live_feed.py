@@ -80,6 +80,7 @@ class LiveFeed(Feed):
         self._stack_look: StackLook | None = None
         self._told_card: tuple[str, tuple[int, str]] | None = None  # the answer that announces it
         self._started_again = StartedAgain(kept=kept, goes_on=goes_on)
+        self.say_aside: Callable[..., str] = _nothing  # what else there is to say while nothing was asked for
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:
@@ -135,7 +136,8 @@ class LiveFeed(Feed):
             answer, end_s = self._stale_answer
             if self._answer == answer and time.monotonic() > end_s:
                 self._answer = ""  # what it announced is over
-            return self._answer or self._started_again.sentence(self.view, host_name())
+            said = self._answer or self._started_again.sentence(self.view, host_name())
+            return said or self.say_aside(has_ended=self.view is not None and bool(self.view.ended))
         if subcommand.look():
             self.answers.append(subcommand.sentence)
         return subcommand.sentence
@@ -257,6 +259,10 @@ class LiveFeed(Feed):
             self._subcommand = stacks_subcommand(rank, beside)
         else:
             self._subcommand = capture_subcommand(rank, row.pid)
+
+
+def _nothing(*, has_ended: bool) -> str:  # noqa: ARG001 - as whoever has something to say is asked
+    return ""
 
 
 def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:

@@ -13,6 +13,7 @@ from tuiadvisor import log
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks, has_torch
 from tuiadvisor.app.awaiting_ranks import look_pause_s
+from tuiadvisor.app.kept_output import KeptOutput
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
@@ -20,7 +21,7 @@ from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import terms_of
 from tuiadvisor.cli.options.training import add_probe_options
 from tuiadvisor.cli.watching import say_goodbye, show
-from tuiadvisor.errors import EndedError, TuiadvisorError
+from tuiadvisor.errors import EndedError, TuiadvisorError, one_line
 from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.permission import tracing_forbidden
 from tuiadvisor.stream.recording import check_place
@@ -37,8 +38,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="keep the recording in this file; --record is its older name",
     )  # fmt: skip
     parser.add_argument(
-        "--no-ui", action="store_true", help="no screens: the verdict as text when the training ends"
-    )
+        "--no-ui", action="store_true",
+        help="no screens: the training prints to the terminal, then the verdict as text; with screens its output goes "
+        "to FILE's NAME.output.txt (without -o it is not kept), and its last lines are shown when the screens are left",
+    )  # fmt: skip
     add_probe_options(parser)
     add_outlets(parser)
     parser.add_argument(
@@ -63,21 +66,39 @@ def run(options: argparse.Namespace) -> int:
 def _run(command: list[str], options: argparse.Namespace, outlets: Any) -> int:
     has_screens = not options.no_ui and sys.stdout.isatty()
     # Screens and prints of the ranks cannot share a terminal.
-    output = subprocess.DEVNULL if has_screens else None
+    output = _kept_output(options.output) if has_screens else None
+    printed = output.descriptor if output is not None else subprocess.DEVNULL if has_screens else None
     try:
         training = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
+            command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=_environment()
         )
     except OSError as error:
+        if output is not None:
+            output.discard()
         raise TuiadvisorError(f"{command[0]}: {error.strerror}; check the command after --") from error
+    if output is not None:
+        output.handed_over()
     try:
-        return _follow(training, " ".join(command), options, outlets, has_screens=has_screens)
+        return _follow(training, " ".join(command), options, outlets, output, has_screens=has_screens)
     except KeyboardInterrupt as stop:
         # Of ^C the terminal has told the training too; a polite kill names us alone, who stand for it.
         if isinstance(stop, EndedError):
             training.terminate()
         training.wait()
         raise
+    finally:
+        if output is not None:
+            print(output.last_words(), flush=True)
+            output.close()
+
+
+def _kept_output(recording: str | None) -> KeptOutput | None:
+    """Where the training prints to while the screens have the terminal; None, and why, where nothing takes it."""
+    try:
+        return KeptOutput(recording)
+    except OSError as error:
+        _say(f"what the training prints is not kept: {error.strerror}")
+        return None
 
 
 def _follow(
@@ -85,13 +106,14 @@ def _follow(
     command: str,
     options: argparse.Namespace,
     outlets: Any,
+    output: KeptOutput | None,
     *,
     has_screens: bool,
 ) -> int:
     """Watch as long as it goes, wait until the training has ended."""
     try:
         if _wait_for_ranks(training):
-            _watch(training, command, options, outlets, has_screens=has_screens)
+            _watch(training, command, options, outlets, output, has_screens=has_screens)
         else:
             _say(f"the command ended with exit code {_exit_code(training)} before a rank appeared")
     except TuiadvisorError as error:
@@ -102,7 +124,11 @@ def _follow(
         logger.exception("the training goes on without us")
         _say(f"not watched any more: an error of tuiadvisor's own ({error!r})")
     if training.poll() is None:
-        print(f"the training goes on (process {training.pid}); waiting for its end, ^C ends it", flush=True)
+        prints = f" and prints to {one_line(output.path)}" if output is not None and output.path else ""
+        print(
+            f"the training goes on (process {training.pid}){prints}; waiting for its end, ^C ends it",
+            flush=True,
+        )
     return _exit_code(training)
 
 
@@ -146,12 +172,15 @@ def _watch(
     command: str,
     options: argparse.Namespace,
     outlets: Any,
+    output: KeptOutput | None,
     *,
     has_screens: bool,
 ) -> None:
     record = options.output
     with Session([training.pid], record, "", command, terms=terms_of(options)) as session:
         feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
+        if output is not None:
+            feed.say_aside = output.sentence
         feed.start()
         follow(outlets, feed)
         try:
