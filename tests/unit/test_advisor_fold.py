@@ -27,6 +27,7 @@ from tuiadvisor.advisor.judge.verdict import with_deaths
 from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
 from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_stepless, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import EXITING
 from tuiadvisor.report.document import document
 from tuiadvisor.report.facts import nothing_found
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
@@ -543,11 +544,17 @@ def test_an_agent_far_behind_the_others_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "ended"), [("exited", "run finished"), ("detached", "probes detached"), ("live", "")]
+    ("state", "detail", "ended"),
+    [
+        ("exited", "", "run finished"),
+        ("detached", "probe taken out", "probes detached"),
+        ("detached", EXITING, "the ranks are exiting, and how they end was not seen"),
+        ("live", "", ""),
+    ],
 )
-def test_the_end_of_a_run_is_told(state: str, ended: str) -> None:
+def test_the_end_of_a_run_is_told(state: str, detail: str, ended: str) -> None:
     """All ranks gone the same way."""
-    ranks: list[dict[str, object]] = [{"rank": rank, "state": state} for rank in range(4)]
+    ranks: list[dict[str, object]] = [{"rank": rank, "state": state, "detail": detail} for rank in range(4)]
     assert ended == folded([hello(FAULTY, "node0"), status(2_000_000_000, ranks)]).view().ended
 
 

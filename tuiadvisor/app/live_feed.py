@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 BURST_MS: Final = 3000
 HUB_LOST: Final = "hub lost"
 AGENT_LOST: Final = "agent lost"
+ASIDE: Final = ("past", "stretch", "paused")  # phases in which the picture is not the run's newest
 READ_AFTER_S: Final = 4.0  # an announcement stays so much longer than what it announces
 
 

@@ -20,7 +20,7 @@ from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
 from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import terms_of
 from tuiadvisor.cli.options.training import add_probe_options
-from tuiadvisor.cli.watching import say_goodbye, show
+from tuiadvisor.cli.watching import say_goodbye, see_end, show
 from tuiadvisor.errors import EndedError, TuiadvisorError, one_line
 from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.permission import tracing_forbidden
@@ -142,6 +142,14 @@ def _exit_code(training: subprocess.Popen[bytes]) -> int:
     return code if code >= 0 else 128 - code
 
 
+def _is_over(training: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended; its exit code stays where the agent can read it, which tells a crash from an end."""
+    try:
+        return os.waitid(os.P_PID, training.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
 def _environment() -> dict[str, str] | None:
     """The training's: as ours, and armed where there is no other way in."""
     forbidden = tracing_forbidden()
@@ -186,8 +194,9 @@ def _watch(
         try:
             if has_screens:
                 show(feed, recording=record or "")
+                see_end(feed, session.agent_ended)
             else:
-                while training.poll() is None and not session.agent_ended():
+                while not _is_over(training) and not session.agent_ended():
                     time.sleep(LOOK_S)
                 time.sleep(1.0)  # the last frames are still on their way
         finally:

@@ -6,33 +6,39 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.cluster.leaving import END_GRACE_S
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.desk import Desk
-from tuiadvisor.app.live_feed import HUB_LOST, LiveFeed
+from tuiadvisor.app.feed import READ_S
+from tuiadvisor.app.live_feed import ASIDE, HUB_LOST, LiveFeed
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.options.outlets import follow, outlets_of
 from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
+from tuiadvisor.events import EXITING
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.tui.contract.feed import End
 from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
     from tuiadvisor.app.live_session import Session, Visit
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_view import RunView
 
 ROOM: Final = (
     1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
 )
+RUN_SHOWN_S: Final = 5.0  # chosen: a view of the largest jobs takes seconds
 FINAL_SETTLE_S: Final = (
     6.0  # chosen: until the attach and the steps just after it weigh little in what is not seen
 )
@@ -76,8 +82,33 @@ def print_once(options: argparse.Namespace, stack: ExitStack) -> int:
 def show(feed: LiveFeed, intro: str | None = None, recording: str = "", sizing: Sizing | None = None) -> None:
     """The screens, until the user leaves; a failure of the feed's thread comes out as itself."""
     show_screens(Desk(feed, ".", live_path=recording, sizing=sizing), intro=intro)
+    _back_to_run(feed)
     if feed.failure is not None:
         raise feed.failure
+
+
+def _back_to_run(feed: LiveFeed) -> None:
+    """What is left on the terminal is of the run, not of the stretch or the moment that was looked at last."""
+    feed.command(End())
+    deadline = time.monotonic() + RUN_SHOWN_S
+    while feed.latest().phase in ASIDE and feed.failure is None and time.monotonic() < deadline:
+        time.sleep(READ_S)
+
+
+def see_end(feed: LiveFeed, agent_ended: Callable[[], bool]) -> None:
+    """Of ranks that were on their way out when the screens were left: how they end is the verdict."""
+    deadline = time.monotonic() + END_GRACE_S
+    if not exiting_ranks(feed.latest().view):
+        return
+    print("ranks are exiting: waiting to see how they end, ^C leaves at once", flush=True)
+    while exiting_ranks(feed.latest().view) and not agent_ended() and time.monotonic() < deadline:
+        time.sleep(READ_S)
+
+
+def exiting_ranks(view: RunView | None) -> list[int]:
+    """Those whose probe has left because the process exits, and which have not ended yet."""
+    rows = () if view is None else view.ranks
+    return [row.rank for row in rows if row.state == "detached" and row.state_detail == EXITING]
 
 
 def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, settle_s: float = 2.0) -> int:
@@ -176,7 +207,8 @@ def take_leave(feed: LiveFeed, output: str | None) -> None:
 def say_goodbye(state: FeedState | None, output: str | None, *, with_verdict: bool = True) -> None:
     """What is left on the terminal: the verdict, where the recording lies, and where it ends if its hub was lost."""
     view = None if state is None else state.view
-    if with_verdict and view is not None and view.decided.sentence:
+    is_of_run = state is not None and state.phase not in ASIDE
+    if with_verdict and is_of_run and view is not None and view.decided.sentence:
         print(view.decided.sentence)
     if output:
         ends = ""

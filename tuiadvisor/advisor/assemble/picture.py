@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import Imported
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
+ALL_EXITING: Final = "the ranks are exiting, and how they end was not seen"
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 TOLD_APART: Final = 0.05  # of the mean step: readers of both figures see that one is not the other's inverse
 MAX_NAMED_RANKS: Final = 64
@@ -471,9 +471,11 @@ def num_without_steps(roster: Roster, store: StepStore) -> int:
     )
 
 
-def _end_of(imported: Imported | None) -> str:
+def _end_of(roster: Roster) -> str:
+    imported = roster.header.imported
     if imported is None:
-        return "probes detached"
+        is_over = all(fact.is_leaving for fact in roster.ranks.values())
+        return ALL_EXITING if is_over else "probes detached"
     return END_OF_DUMPS if imported.kind == OF_DUMPS else END_OF_TRACE
 
 
@@ -487,7 +489,7 @@ def ended(roster: Roster) -> str:
                 f"all ranks ended, {num_failed} of {len(states)} by an error" if num_failed else RUN_FINISHED
             )
         if all(state == "detached" for state in states):
-            return _end_of(roster.header.imported)
+            return _end_of(roster)
         if any(state == "killed" for state in states):
             over = "all ranks ended" if ENDED.issuperset(states) else "no rank is watched any more"
             return f"{over}, {counted(roster.ranks.values())}"
