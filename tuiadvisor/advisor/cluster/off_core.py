@@ -103,11 +103,12 @@ class Outside:
         """Of each rank over its last so many seconds, as `CoreWait.shares`; the bound is of the newest ones."""
         waits, most_waits = self._core_wait.bounds(ranks, last_s, until_ns)
         counted = map(self._core_wait.counted, ranks)
+        gone = self._core_wait.is_gone(ranks, last_s, until_ns) if last_s >= 0 else [False] * len(ranks)
         return [
             # mypy loses the types of two tuples in one call once they are this long.
-            OffCore(wait, *others[:NUM_BEFORE_WAIT], is_counted, most_wait, *others[NUM_BEFORE_WAIT:])  # type: ignore[arg-type]
-            for wait, others, is_counted, most_wait in zip(
-                waits, self._seen(ranks, last_s, until_ns), counted, most_waits, strict=True
+            OffCore(wait, *more[:NUM_BEFORE_WAIT], is_counted, most, *more[NUM_BEFORE_WAIT:], is_gone)  # type: ignore[arg-type]
+            for wait, more, is_counted, most, is_gone in zip(
+                waits, self._seen(ranks, last_s, until_ns), counted, most_waits, gone, strict=True
             )
         ]
 

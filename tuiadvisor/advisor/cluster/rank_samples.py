@@ -41,6 +41,7 @@ class RankSamples:
         self._counts, self._falls_anew = list(counts), list(falls_anew)
         self._row_of: dict[int, int] = {}
         self._num = np.zeros(0, dtype=np.int64)  # samples of each row
+        self._gone_ns = np.zeros(0, dtype=np.int64)  # of each row the newest sample that went to make room
         # Sample after sample, each of all rows: the newest ones lie beside one another, so that of a state that is kept
         # little differs from the one before.
         self._time_ns = np.empty((ROOM, 0), dtype=np.int64)
@@ -108,9 +109,11 @@ class RankSamples:
 
     def _forget(self, rows: Ints) -> None:
         self._num[rows], self._time_ns[:, rows], self._before[:, rows] = 0, LATER, 0.0
+        self._gone_ns[rows] = -MAX_NS
 
     def _halve(self, rows: Ints) -> None:
         if rows.size:
+            self._gone_ns[rows] = self._time_ns[MAX_SAMPLES - 1, rows]
             self._time_ns[:MAX_SAMPLES, rows] = self._time_ns[MAX_SAMPLES:, rows]
             self._time_ns[MAX_SAMPLES:, rows] = LATER
             self._values[:MAX_SAMPLES, :, rows] = self._values[MAX_SAMPLES:, :, rows]
@@ -124,9 +127,20 @@ class RankSamples:
         num_fields = self._values.shape[1]
         num, before = np.zeros(space, dtype=np.int64), np.zeros((num_fields, space))
         time_ns, values = np.full((ROOM, space), LATER), np.zeros((ROOM, num_fields, space))
-        num[:held], before[:, :held] = self._num, self._before
+        gone_ns = np.full(space, -MAX_NS)
+        num[:held], before[:, :held], gone_ns[:held] = self._num, self._before, self._gone_ns
         time_ns[:, :held], values[:, :, :held] = self._time_ns, self._values
-        self._num, self._before, self._time_ns, self._values = num, before, time_ns, values
+        self._num, self._before, self._gone_ns = num, before, gone_ns
+        self._time_ns, self._values = time_ns, values
+
+    def is_gone(self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None) -> list[bool]:
+        """Of each rank whether it had samples in its seconds up to then which are no longer held."""
+        self._settle()
+        if until_ns is None or not self._row_of:
+            return [False] * len(ranks)
+        rows = np.array([self._row_of.get(rank, -1) for rank in ranks], dtype=np.int64)
+        begin_ns = np.array(until_ns, dtype=np.int64) - 1e9 * last_s
+        return [bool(one) for one in (rows >= 0) & (self._gone_ns[rows] > begin_ns)]
 
     def until(self, ranks: Sequence[int], until_ns: Sequence[int] | None) -> Until | None:
         """The samples of these ranks up to a time of each; None: all. Of no rank anything: None."""

@@ -68,9 +68,13 @@ class CoreWait:
         """Whether the kernel's count of a rank is read at all."""
         return rank in self._samples
 
+    def is_gone(self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None) -> list[bool]:
+        """Of each rank whether its count of these seconds was read, and is no longer held."""
+        return self._samples.is_gone(ranks, last_s, until_ns)
+
 
 def _shares(seen: Until, last_s: float) -> list[float | None]:
-    oldest = np.maximum(seen.num - MAX_SAMPLES, 0)
+    oldest = np.maximum(seen.last + 1 - MAX_SAMPLES, 0)  # of the past too as many as of now
     begin = np.clip(seen.num_before(last_s), oldest, np.maximum(seen.last, oldest))
     span_s = seen.times_s(begin)
     is_known = (seen.last > oldest) & (span_s >= MIN_SPAN_S)
@@ -80,7 +84,7 @@ def _shares(seen: Until, last_s: float) -> list[float | None]:
 
 def _most_shares(seen: Until, last_s: float) -> list[float | None]:
     begin = seen.num_before(last_s, or_at=True) - 1  # the newest sample before it began
-    oldest = np.maximum(begin, np.maximum(seen.num - MAX_SAMPLES, 0))
+    oldest = np.maximum(begin, np.maximum(seen.last + 1 - MAX_SAMPLES, 0))
     is_known = (seen.last >= 0) & ((begin >= 0) | (seen.times_s(oldest) >= MIN_BOUND_S))
     waited_s = seen.at(WAITED_S, seen.last) - seen.at(WAITED_S, oldest)
     # Ranks are counted from the attach on: of what lies before the first sample it may have waited all the time.

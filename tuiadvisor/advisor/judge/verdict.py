@@ -135,7 +135,7 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
     return (
         f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core by "
-        f"more than chance is known once such steps have gone on for {SETTLED_S:.0f} seconds without another change"
+        f"more than chance takes {SETTLED_S:.0f} seconds of such steps without another change to know"
     )
 
 

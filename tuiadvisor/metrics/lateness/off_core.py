@@ -83,6 +83,7 @@ class OffCore(NamedTuple):  # a view makes one a rank, twice: four times as fast
     reads_in_workers: bool = False  # else it is the training thread that was looked at
     running: float | None = None  # of the looks at its loader's workers, that found one on a core or ready to
     num_workers: float | None = None  # processes of its loaders
+    is_gone: bool = False  # the run delay was read then, and is no longer held: waiting brings no `wait`
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +407,8 @@ class _Steps:
     def may_settle(self, own: OffCore, excess_s: float) -> bool:
         """Whether that it was last may be chance: where many want the cores, until each had its turn at them."""
         wait_s = self.core_wait_s(own)
+        if own.is_gone and wait_s is None and self.span_s >= SETTLED_S:
+            return False  # no chance any more, and of the past nothing more will be known
         if own.wait is None or wait_s is None:
             most_s = None if own.most_wait is None else own.most_wait * self.step_s
         elif self.span_s >= SETTLED_S:
@@ -445,9 +448,10 @@ def _with_past(
         excess_s = float(np.median(excess_RK[index]))
         own = seen[entry.late.row]
         wait_s = steps.core_wait_s(own)
-        if not entry.cause.is_open or wait_s is None or excess_s < MIN_LATE_BEFORE * entry.late.mean_excess_s:
+        is_untold = wait_s is None and not own.is_gone
+        if not entry.cause.is_open or is_untold or excess_s < MIN_LATE_BEFORE * entry.late.mean_excess_s:
             return entry.cause
-        if wait_s < MIN_COVER * excess_s:
+        if wait_s is None or wait_s < MIN_COVER * excess_s:
             return replace(entry.cause, is_open=steps.may_settle(own, excess_s))
         if steps.has_more_to_do(own):
             return entry.cause
