@@ -15,7 +15,7 @@ from unit.test_tui_pages import FakeShell
 
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app import live_feed
-from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S, LiveFeed, attach_phase
+from tuiadvisor.app.live_feed import ANSWER_S, BURST_MS, READ_AFTER_S, LiveFeed, attach_phase
 from tuiadvisor.cli.watching import say_goodbye
 from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.stream.source import SourceStatus
@@ -192,6 +192,26 @@ def test_an_announcement_is_over_when_what_it_announced_is(monkeypatch: pytest.M
     assert made._notice().startswith("rank 2: every call")
     clock.sleep(0.2)
     assert "every call" not in made._notice()
+
+
+def test_what_came_of_a_command_stands_for_a_minute(
+    commands: list[Command], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood on all pages until the next command; the log and the terminal keep it."""
+    clock = FakeTime()
+    monkeypatch.setattr(live_feed, "time", clock)
+    made, _ = feed(here(views.straggler()))
+    made._obey(Capture(2))
+    clock.sleep(10 * ANSWER_S)
+    assert "doing capture" == made._notice()
+    commands[0].is_running = False
+    assert "done" == made._notice()
+    clock.sleep(ANSWER_S - 1)
+    assert "done" == made._notice()
+    clock.sleep(2)
+    assert ("", ["done"]) == (made._notice(), made.answers)
+    made._obey(Capture(2))
+    assert "doing capture" == made._notice()
 
 
 def test_stacks_are_asked_for_once_and_of_whom_they_can_be() -> None:

@@ -49,6 +49,7 @@ BURST_MS: Final = 3000
 HUB_LOST: Final = "hub lost"
 AGENT_LOST: Final = "agent lost"
 ASIDE: Final = ("past", "stretch", "paused")  # phases in which the picture is not the run's newest
+ANSWER_S: Final = 60.0  # chosen: what came of a command was read by then; L and the terminal keep it
 READ_AFTER_S: Final = 4.0  # an announcement stays so much longer than what it announces
 
 
@@ -73,6 +74,7 @@ class LiveFeed(Feed):
         self._agent_error = agent_error
         self._request = request
         self._subcommand: Subcommand | None = None
+        self._answered_until_s = float("inf")  # its answer is shown
         self._answer = ""
         self._stale_answer = ("", 0.0)  # an announcement, and when it is no longer true
         self._lookback = Lookback()
@@ -141,7 +143,10 @@ class LiveFeed(Feed):
             return said or self.say_aside(has_ended=self.view is not None and bool(self.view.ended))
         if subcommand.look():
             self.answers.append(subcommand.sentence)
-        return subcommand.sentence
+            self._answered_until_s = time.monotonic() + ANSWER_S
+        if not subcommand.is_running and time.monotonic() > self._answered_until_s:
+            self._give_way()
+        return subcommand.sentence if self._subcommand is not None else ""
 
     def _next_run(self) -> tuple[str, ...]:
         return self._started_again.options
