@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 
 def ranks_of(options: argparse.Namespace) -> list[RankProcess]:
     """The ranks meant. TuiadvisorError with what to do next when there are none or several trainings."""
-    return find_ranks(options.pid or None)
+    try:
+        return find_ranks(options.pid or None)
+    except TuiadvisorError as error:
+        if (
+            len(options.pid) > 1 and getattr(options, "ranks", ...) is None
+        ):  # --pid takes all numbers behind it
+            raise type(error)(f"{error} (a rank is named before --pid: RANKS --pid PID)") from None
+        raise
 
 
 def invitation_of(options: argparse.Namespace) -> Invitation | None:
