@@ -131,6 +131,27 @@ def test_overhead_falls_with_epochs() -> None:
     assert said(session, "P2", "overhead by length") == ""
 
 
+def test_a_run_seen_from_its_start_is_not_sent_back_to_be_seen_from_its_start() -> None:
+    """`run` was named as what would tell the warm-up of a recording that `run` had made."""
+
+    def warm_up(found: RunView) -> tuple[str, str]:
+        session = conduct((Recorded("a.rec", found),), Intent(), {}, QUESTIONS)
+        stage = next(entry for entry in session.stages if entry.pattern == "P2")
+        return next((item.text or "", item.measure) for item in stage.evidence if item.name == "warm-up")
+
+    wall = view().wall
+    assert wall is not None
+    assert wall.from_start
+    parts = tuple(part for part in wall.waterfall if part.kind != "warmup")
+    even = replace(view(), wall=replace(wall, waterfall=parts))
+    assert "no slow first steps were seen beyond the start-up" == warm_up(even)[0]
+    unjudged = replace(even, wall=replace(wall, waterfall=parts, end_to_end=None))
+    longer = "a longer recording from the start: tuiadvisor run -o run.tuirec -- COMMAND"
+    assert warm_up(unjudged) == ("", longer)
+    attached = folded(frames(Job(num_steps=250))).view()
+    assert warm_up(attached) == ("", "tuiadvisor run -o run.tuirec -- COMMAND")
+
+
 def test_energy_of_the_rest_by_the_meter_else_as_stated_else_unknown() -> None:
     intent = Intent(remaining_steps=STEPS, energy_price_per_kwh=0.3)
     unknown = economy(view(), intent)

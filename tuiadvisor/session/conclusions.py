@@ -120,7 +120,11 @@ def _p2(material: Material) -> list[Item]:
     warmup = (
         None if cost_s is None else f"slow first steps cost {seconds(cost_s)} beyond what they take later"
     )
-    items.append(item("warm-up", warmup, "tuiadvisor run -o run.tuirec -- COMMAND"))
+    is_from_start = run.wall is not None and run.wall.from_start
+    if warmup is None and is_from_start and run.wall is not None and run.wall.end_to_end is not None:
+        warmup = "no slow first steps were seen beyond the start-up"
+    longer = "a longer recording from the start: " if is_from_start else ""
+    items.append(item("warm-up", warmup, f"{longer}tuiadvisor run -o run.tuirec -- COMMAND"))
     lost = material.checkpoint_s
     items.append(
         item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
