@@ -548,7 +548,7 @@ def test_an_agent_far_behind_the_others_is_silent() -> None:
     [
         ("exited", "", "run finished"),
         ("detached", "probe taken out", "probes detached"),
-        ("detached", EXITING, "the ranks are exiting, and how they end was not seen"),
+        ("detached", EXITING, "the ranks are exiting, and how they end is not known"),
         ("live", "", ""),
     ],
 )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
-ALL_EXITING: Final = "the ranks are exiting, and how they end was not seen"
+ALL_EXITING: Final = "the ranks are exiting, and how they end is not known"
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 TOLD_APART: Final = 0.05  # of the mean step: readers of both figures see that one is not the other's inverse
 MAX_NAMED_RANKS: Final = 64
