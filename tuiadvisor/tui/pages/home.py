@@ -165,7 +165,7 @@ class Home(Page):
             ("o",),
             "o",
             "Next run",
-            "of a run that has ended: watch its job, which trains again",
+            "in a live view whose run has ended: watch its job, which trains again",
             "screens",
             watch_next,
             no_next,
