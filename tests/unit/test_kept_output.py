@@ -17,7 +17,7 @@ import pytest
 from patience import PATIENCE_S
 
 from tuiadvisor.app import kept_output
-from tuiadvisor.app.kept_output import NUM_LINES, SAID_S, KeptOutput
+from tuiadvisor.app.kept_output import NUM_LINES, NUM_LINES_OF_ERROR, SAID_S, KeptOutput
 from tuiadvisor.app.output_keeper import END_BYTES, OutputFile, keep
 from tuiadvisor.cli import run_
 from tuiadvisor.errors import TuiadvisorError
@@ -154,7 +154,10 @@ def test_without_a_recording_only_the_last_lines_are_shown(
     kept = KeptOutput(None)
     printing(kept, "for n in $(seq 100); do echo line $n; done; printf '10 %%\\r90 %%\\r\\033[0mdone\\n'")
     said = kept.last_words().split("\n")
+    longer = kept.last_words(has_failed=True).split("\n")
     kept.close()
+    assert NUM_LINES_OF_ERROR == len(longer) - 1
+    assert said[1:] == longer[-NUM_LINES:]
     assert NUM_LINES == len(said) - 1
     assert "line 100" == said[-2]
     assert said[-1].endswith("done")

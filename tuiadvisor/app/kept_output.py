@@ -26,7 +26,10 @@ PIPE_BYTES: Final = (
     1 << 20
 )  # what Linux gives without privileges: whoever prints waits for no turn of the keeper
 READ_BYTES: Final = 1 << 14
-NUM_LINES: Final = 20  # chosen: a traceback
+NUM_LINES: Final = 20  # chosen: how far it came
+NUM_LINES_OF_ERROR: Final = (
+    100  # chosen: tracebacks of a few ranks before torchrun's own and its table, some 50 lines
+)
 SAID_S: Final = 20.0  # chosen: long enough to be read beside a training that starts
 END_S: Final = (
     2.0  # chosen: what was printed last is on its way; somebody that the training left may print for ever
@@ -97,12 +100,12 @@ class KeptOutput:
             return ""
         return f"what the training prints goes to {self._where}" if self.path else ""
 
-    def last_words(self) -> str:
-        """Its last lines under a heading, once whoever printed has ended."""
+    def last_words(self, *, has_failed: bool = False) -> str:
+        """Its last lines under a heading, once whoever printed has ended; more of them after an error."""
         if self._keeper is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._keeper.wait(END_S)
-        lines = _last_lines(self._file)
+        lines = _last_lines(self._file, NUM_LINES_OF_ERROR if has_failed else NUM_LINES)
         if not lines:
             return (
                 f"the training printed nothing ({self._where})"
@@ -128,12 +131,10 @@ def _create(recording: str | None) -> tuple[str, int]:
         return "", os.dup(file.fileno())
 
 
-def _last_lines(descriptor: int) -> list[str]:
+def _last_lines(descriptor: int, most: int) -> list[str]:
     """What a terminal would show last: of a progress bar its newest state."""
     num_bytes = os.fstat(descriptor).st_size
     raw = os.pread(descriptor, READ_BYTES, max(0, num_bytes - READ_BYTES))
     text = raw.decode(errors="replace").rstrip()
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")] if text else []
-    return [
-        "".join(char for char in line if char.isprintable() or char == "\t") for line in lines[-NUM_LINES:]
-    ]
+    return ["".join(char for char in line if char.isprintable() or char == "\t") for line in lines[-most:]]

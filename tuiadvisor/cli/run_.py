@@ -88,7 +88,7 @@ def _run(command: list[str], options: argparse.Namespace, outlets: Any) -> int:
         raise
     finally:
         if output is not None:
-            print(output.last_words(), flush=True)
+            print(output.last_words(has_failed=training.returncode not in {0, None}), flush=True)
             output.close()
 
 
