@@ -30,6 +30,7 @@ from tuiadvisor.metrics.hang.collective_evidence import (
     collective_evidence,
     dumped_evidence,
     is_recorded,
+    never_ends,
     waiting_ranks,
 )
 from tuiadvisor.metrics.hang.detection import (
@@ -84,7 +85,13 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
 def _judged(roster: Roster, places: Sequence[RankNow], longest_s: float | None) -> Standstill | None:
     """What stands still, also where those whom the others wait for may be at work."""
     before_s = max(MIN_STILL_S, LONGER_THAN_USUAL * (longest_s or 0.0))
-    found = standstill(places, longest_s, is_recorded=is_recorded(_answers(roster), before_s))
+    answers = _answers(roster)
+    found = standstill(
+        places,
+        longest_s,
+        is_recorded=is_recorded(answers, before_s),
+        never_ends=never_ends(answers),
+    )
     return None if found is None else _with_ends(_with_recorders(found, roster, places), roster)
 
 

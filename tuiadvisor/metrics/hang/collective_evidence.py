@@ -129,6 +129,15 @@ def is_recorded(answers: tuple[Asked, ...], before_s: float) -> bool:
     )
 
 
+def never_ends(answers: tuple[Asked, ...]) -> bool:
+    """Whether these tell of what no patience resolves: ranks that call different collectives under one number.
+
+    Not of a rank that has not entered what the others wait in: it may come, as whoever alone writes a checkpoint does.
+    """
+    evidence = collective_evidence(answers, ())
+    return evidence is not None and evidence.hang.different is not None
+
+
 def _began_with(answer: Asked, wait: Waiting, before_s: float) -> bool:
     """Whether it entered this collective as it came to stand, as far as that is known."""
     operations = answer.dump.operations if answer.dump is not None else ()

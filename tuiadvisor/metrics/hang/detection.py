@@ -113,12 +113,16 @@ class Departure:
 
 
 def standstill(
-    ranks: Sequence[RankNow], longest_step_s: float | None, *, is_recorded: bool = False
+    ranks: Sequence[RankNow],
+    longest_step_s: float | None,
+    *,
+    is_recorded: bool = False,
+    never_ends: bool = False,
 ) -> Standstill | None:
     """What stands still now; None while anything moves, or not for long enough.
 
     longest_step_s: without checkpoint and evaluation; None before the first steps. is_recorded: flight recorders tell
-    of a collective that some ranks have entered and others not.
+    of a collective that some ranks have entered and others not. never_ends: of what goes on by no patience.
     """
     live = [now for now in ranks if now.state == "live"]
     dead = _dead(ranks, live) or _left(ranks, live)
@@ -135,18 +139,10 @@ def standstill(
         stopped = tuple(now.rank for now in live)
         found = Standstill(for_s, step, (), stopped, None, is_death=False, thread="stopped")
         return found if for_s >= MIN_STILL_S else None
-    limit_s = MIN_STILL_S
-    # Whoever stands stopped in an evaluation or a checkpoint does not work at it.
-    is_at_rest = any(now.phase in AT_REST for now in live if now.thread != "stopped")
-    if longest_step_s is None or is_at_rest:
-        limit_s = PATIENCE_S if longest_step_s is None or not _all_wait(live) else OUTSIDE_PATIENCE_S
-    elif not _is_held_by_stop(live):
-        limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
     on_device = any(now.on_device for now in live)
-    # All ranks in code without a hook: the loop may be over, or a report is being written.
-    if phases == {"other"} and not is_recorded:
-        limit_s = max(limit_s, OUTSIDE_PATIENCE_S)
-    if for_s < limit_s or (phases == {"other"} and not (on_device and len(live) > 1)):
+    is_outside = phases == {"other"} and not (on_device and len(live) > 1) and not never_ends
+    limit_s = MIN_STILL_S if never_ends else _patience_s(live, longest_step_s, is_recorded=is_recorded)
+    if for_s < limit_s or is_outside:
         return None
     missing = dead or (() if on_device else _not_arrived(live))
     by_thread = () if missing else _elsewhere(live)
@@ -163,6 +159,21 @@ def standstill(
         thread=_thread_of(live, missing, by_thread),
         how_ended=_how_ended(ranks, dead),
     )
+
+
+def _patience_s(live: Sequence[RankNow], longest_step_s: float | None, *, is_recorded: bool) -> float:
+    """How long this job may stand before that is told: by what its ranks are in, and by what its steps took."""
+    limit_s = MIN_STILL_S
+    # Whoever stands stopped in an evaluation or a checkpoint does not work at it.
+    is_at_rest = any(now.phase in AT_REST for now in live if now.thread != "stopped")
+    if longest_step_s is None or is_at_rest:
+        limit_s = PATIENCE_S if longest_step_s is None or not _all_wait(live) else OUTSIDE_PATIENCE_S
+    elif not _is_held_by_stop(live):
+        limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
+    # All ranks in code without a hook: the loop may be over, or a report is being written.
+    if all(now.phase == "other" for now in live) and not is_recorded:
+        limit_s = max(limit_s, OUTSIDE_PATIENCE_S)
+    return limit_s
 
 
 @dataclass(frozen=True, slots=True)

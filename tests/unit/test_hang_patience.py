@@ -1,0 +1,62 @@
+"""For what a job that stands is given time, and for what not."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import STEP_NAMES, Fault, Job, folded, frames, simulate
+from test_advisor_oddities import hangs, status
+from test_hang_at_the_end import FREE, IN_BACKWARD, IN_BARRIER, said
+
+from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S
+from tuiadvisor.views.run_view import RunView
+
+S = 10**9
+PAUSE_S = 17.0
+BACKWARD: dict[int, object] = dict.fromkeys(range(4), "backward")
+
+
+def paused(*at: int, pause_s: float = PAUSE_S) -> Job:
+    """A healthy job whose rank 1 took so much longer in these steps."""
+    faults = tuple(Fault("backward", (1,), pause_s, onset=step, until=step + 1) for step in at)
+    return Job(num_steps=300, faults=faults)
+
+
+def standing(
+    job: Job,
+    for_s: float,
+    answers: dict[int, dict[str, object]] | None = None,
+    phases: dict[int, object] = BACKWARD,
+) -> RunView:
+    """The view after all its steps and so many seconds in which nothing moved; answers: of the flight recorders."""
+    end = STEP_NAMES.index("end_ns")
+    last_ns = max(int(rows[-1][end]) for rows in simulate(job).rows.values())
+    told = status(
+        job,
+        500,
+        last_ns / S + for_s,
+        phase=phases,
+        phase_since_ns=dict.fromkeys(range(4), last_ns),
+        step=dict.fromkeys(range(4), job.num_steps),
+    )
+    told.payload["recorders"] = [said(rank, last_ns, **one) for rank, one in (answers or {}).items()]
+    return folded([*frames(job), told]).view()
+
+
+@pytest.mark.parametrize("phase", ["comm_exposed", "eval", "checkpoint", "other"])
+def test_ranks_that_call_different_collectives_are_told_whatever_the_run_is_used_to(phase: str) -> None:
+    """Rank 1 alone entered a barrier: no time of the world lets them go on. It was told after 51 s."""
+    answers = dict.fromkeys((0, 2, 3), IN_BACKWARD) | {1: IN_BARRIER}
+    job = paused(50, 100, 150, 200)
+    view = standing(job, MIN_STILL_S + 2, answers, {**BACKWARD, 1: phase})
+    assert view.stall is not None
+    assert "rank 1 barrier, ranks 0, 2 and 3 all_reduce" in view.stall.words
+    assert standing(job, MIN_STILL_S - 1, answers, {**BACKWARD, 1: phase}).stall is None
+
+
+def test_a_rank_that_has_not_come_is_given_the_time_that_it_takes_again_and_again() -> None:
+    """Rank 1 writes for 17 s every 50 steps, by no hook that we have: the others' recorders tell as much of it."""
+    answers = dict.fromkeys((0, 2, 3), IN_BACKWARD) | {1: FREE}
+    job, phases = paused(50, 100, 150, 200), {**BACKWARD, 1: "other"}
+    assert [] == hangs(standing(job, PAUSE_S, answers, phases))
+    (hang,) = hangs(standing(job, LONGER_THAN_USUAL * PAUSE_S + 1, answers, phases))
+    assert hang[1:] == ((1,), "other")
