@@ -169,7 +169,8 @@ def test_within_backward_the_thread_tells_who_has_not_come(thread: str, words: s
 @pytest.mark.parametrize(("stopped_before", "is_told"), [(True, True), (False, False)])
 def test_a_stop_that_was_lifted_does_not_hide_the_next_hang(*, stopped_before: bool, is_told: bool) -> None:
     """Three times the longest step is patience for the run's own pattern, which a stop is no part of."""
-    job = Job(num_steps=300, faults=(Fault("backward", (1,), 60.0, onset=120, until=121),))
+    long = [Fault("backward", (1,), 60.0, onset=step, until=step + 1) for step in (40, 80, 120)]
+    job = Job(num_steps=300, faults=tuple(long))
     rows = simulate(job).rows
     begin, end = (STEP_NAMES.index(name) for name in ("begin_ns", "end_ns"))
     last_s = max(each[-1][end] for each in rows.values()) / 1e9

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from synthetic_run import STEP_NAMES, Fault, Job, folded, frames, simulate
 from test_advisor_oddities import hangs, status
 from test_hang_at_the_end import FREE, IN_BACKWARD, IN_BARRIER, said
 
+from tuiadvisor.advisor.steps import step_store
 from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S
+from tuiadvisor.metrics.hang.used_to import used_to_s
 from tuiadvisor.views.run_view import RunView
 
 S = 10**9
@@ -60,3 +65,49 @@ def test_a_rank_that_has_not_come_is_given_the_time_that_it_takes_again_and_agai
     assert [] == hangs(standing(job, PAUSE_S, answers, phases))
     (hang,) = hangs(standing(job, LONGER_THAN_USUAL * PAUSE_S + 1, answers, phases))
     assert hang[1:] == ((1,), "other")
+
+
+@pytest.mark.parametrize(
+    ("at", "is_told"), [((), True), ((150,), True), ((100, 200), True), ((50, 150, 250), False)]
+)
+def test_a_pause_that_does_not_come_back_teaches_no_patience(at: tuple[int, ...], is_told: bool) -> None:
+    """It was told as a stall itself; the next hang went unreported for three times its length."""
+    assert is_told == bool(hangs(standing(paused(*at), MIN_STILL_S + 3)))
+    assert hangs(standing(paused(*at), LONGER_THAN_USUAL * PAUSE_S + 1))
+
+
+def test_one_pause_that_is_in_two_steps_is_one() -> None:
+    """Rank 0 was held up behind its optimizer, so the others in their next step: both took 17 s."""
+    steps = np.full(300, 0.05)
+    steps[[100, 101, 200, 201]] = PAUSE_S
+    assert 0.05 == used_to_s(steps, lambda _: False)
+    steps[250] = PAUSE_S
+    assert PAUSE_S == used_to_s(steps, lambda _: False)
+
+
+def test_what_a_run_is_used_to_needs_no_second_step_of_its_kind_while_it_is_young() -> None:
+    """Steps of very different lengths, as of rollouts: of a few of them the longest may be usual. Stops never are."""
+    steps = np.array([5.0, 40.0, 8.0, 6.0])
+    assert 40.0 == used_to_s(steps, lambda _: False)
+    assert 8.0 == used_to_s(steps, lambda column: column == 1)
+    assert None is used_to_s(np.array([-1.0, 20.0]), lambda _: True)
+    assert None is used_to_s(np.array([-1.0]), lambda _: False)
+
+
+def test_long_steps_that_are_held_no_more_count() -> None:
+    """Of a thousand ranks 256 steps are looked at: one checkpoint of the run is among them, or none."""
+    steps = np.full(256, 0.05)
+    assert 0.05 == used_to_s(steps, lambda _: False, (17.0, 16.0))
+    assert 16.0 == used_to_s(steps, lambda _: False, (17.0, 16.5, 16.0, 3.0))
+    steps[100] = 17.0
+    assert 16.0 == used_to_s(steps, lambda _: False, (16.0, 16.5))
+
+
+@pytest.mark.parametrize(("at", "is_told"), [((400, 800, 1200), False), ((400, 1200), True)])
+def test_pauses_far_apart_are_remembered_beyond_the_steps_that_are_looked_at(
+    at: tuple[int, ...], is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 steps are looked at here, as of the ranks of a large job."""
+    monkeypatch.setattr(step_store, "MAX_TABLE_CELLS", 1200)
+    job = replace(paused(*at), num_steps=1600)
+    assert is_told == bool(hangs(standing(job, MIN_STILL_S + 3)))

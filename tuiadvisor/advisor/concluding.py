@@ -86,7 +86,7 @@ def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: b
     crowd = intake.roster.crowd(seen.diagnosis) if seen.diagnosis is not None else None
     every = in_words_of_a_trace(_judged(intake, rules, seen, crowd, with_now=with_now), imported)
     judged = led_by_the_source(not_contradicted(every, imported), imported)
-    still = standing(intake.roster, intake.store, seen.table) if with_now else None
+    still = standing(intake.roster, intake.store, intake.wall, seen.table) if with_now else None
     hang = find_standstill(measured_of(still, intake.roster), rules) if still is not None else []
     stalled = stall(still, intake.roster) if still is not None and hang else None
     died = deaths(intake.roster.ranks.values()) if with_now else ()
@@ -105,7 +105,7 @@ def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: b
     if imported is not None or ended(intake.roster):
         found = after_the_end(found)
     told = bool(hang or died) or not with_now
-    waits = None if told else no_step(intake.roster, intake.store, seen.table)
+    waits = None if told else no_step(intake.roster, intake.store, intake.wall, seen.table)
     found = with_no_step(found, waits)
     if intake.roster.silent_agents():  # what was found of its ranks may go on
         found = replace(found, may_hide=True)

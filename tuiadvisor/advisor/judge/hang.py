@@ -44,7 +44,8 @@ from tuiadvisor.metrics.hang.detection import (
     outside_s,
     standstill,
 )
-from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.metrics.hang.used_to import used_to_s
+from tuiadvisor.metrics.steps.step_table import NS, PHASE_INDEX
 from tuiadvisor.phases import PAUSES
 from tuiadvisor.views.deaths import WITH_CODE
 from tuiadvisor.views.stall import NoStep, Stall, StalledCollective
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.advisor.steps.wall_time import WallTime
     from tuiadvisor.causes.cause import Measured
     from tuiadvisor.metrics.hang.asked_recorder import Asked
     from tuiadvisor.metrics.lateness.witnesses import WasStopped
@@ -68,7 +70,7 @@ BARRIER: Final = "barrier"  # ends the name of each kind: "monitored_barrier", N
 OUTSIDE: Final = "all ranks are in code without a hook, where a thread also waits for its device"
 
 
-def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
+def standing(roster: Roster, store: StepStore, wall: WallTime, table: StepTable | None) -> Standstill | None:
     """What stands still, since when, and for whom."""
     imported = roster.header.imported
     if imported is not None:
@@ -78,7 +80,7 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
     places = _places(roster, store)
     if not places or (_ending(roster) and _still_s(roster) < END_GRACE_S):
         return None
-    found = _judged(roster, places, _longest_step_s(table, roster, places))
+    found = _judged(roster, places, _longest_step_s(table, wall, roster, places))
     return None if found is None or found.is_at_work else found
 
 
@@ -110,7 +112,7 @@ def _dumped(roster: Roster) -> Standstill | None:
     return Standstill(None, None, waiting, missing, None, is_death=False, evidence=evidence)
 
 
-def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep | None:
+def no_step(roster: Roster, store: StepStore, wall: WallTime, table: StepTable | None) -> NoStep | None:
     """Of a job that makes no step and is not seen to hang; else None."""
     if not any((facts.still_s or 0.0) >= MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None
@@ -119,7 +121,7 @@ def no_step(roster: Roster, store: StepStore, table: StepTable | None) -> NoStep
         still_s = _still_s(roster)
         left = tuple(rank for rank in ending if roster.ranks[rank].state not in ENDED)
         return NoStep(still_s, ending_words(left), is_at_work=still_s < END_GRACE_S) if left else None
-    return _awaiting(roster, places, _longest_step_s(table, roster, places))
+    return _awaiting(roster, places, _longest_step_s(table, wall, roster, places))
 
 
 def _awaiting(roster: Roster, places: Sequence[RankNow], longest_s: float | None) -> NoStep | None:
@@ -365,8 +367,10 @@ def is_over(roster: Roster) -> bool:
     return bool(roster.ranks) and all(facts.state in ENDED for facts in roster.ranks.values())
 
 
-def _longest_step_s(table: StepTable | None, roster: Roster, places: Sequence[RankNow]) -> float | None:
-    """Without the steps in which a process was seen stopped: what somebody else did to the run is not its pattern.
+def _longest_step_s(
+    table: StepTable | None, wall: WallTime, roster: Roster, places: Sequence[RankNow]
+) -> float | None:
+    """That this run is used to, without what somebody else did to it: steps in which a process was seen stopped.
 
     Nor is the step in which ranks stand, be it one behind the others': the end of their processes closes it, as long as
     they stood.
@@ -381,14 +385,26 @@ def _longest_step_s(table: StepTable | None, roster: Roster, places: Sequence[Ra
         stands_in = max(min(at), max(at) - 1)
         longest_K[table.steps_of(np.arange(1, table.num_steps)) >= stands_in] = -1.0
     was_stopped = roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True)))
-    for column in np.argsort(longest_K)[::-1]:
-        if longest_K[column] < 0:
-            return None
-        if longest_K[column] * LONGER_THAN_USUAL <= MIN_STILL_S or not _is_stop(
-            table, int(column) + 1, was_stopped
-        ):
-            return float(longest_K[column])
-    return None
+    earlier_s = _earlier_s(table, wall, was_stopped)
+    return used_to_s(longest_K, lambda column: _is_stop(table, column + 1, was_stopped), earlier_s)
+
+
+def _earlier_s(table: StepTable, wall: WallTime, was_stopped: WasStopped) -> list[float]:
+    """Long steps of this run from before the table's, by the one rank whose whole time is held."""
+    if wall.rank not in table.ranks:
+        return []
+    row = table.ranks.index(wall.rank)
+    begins_s = table.begin_s_RK[row, 1:]
+    if not np.isfinite(begins_s).any():
+        return []
+    first_ns = int(table.origin_ns_R[row]) + int(np.nanmin(begins_s) / NS)
+    return [
+        worked_ns * NS
+        for life in wall.lives
+        if life.host == table.hosts[row]
+        for begin_ns, end_ns, worked_ns in life.long_ns
+        if end_ns <= first_ns and not was_stopped(wall.rank, begin_ns, end_ns)
+    ]
 
 
 def _is_stop(table: StepTable, column: int, was_stopped: WasStopped) -> bool:

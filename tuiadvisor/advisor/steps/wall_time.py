@@ -7,7 +7,7 @@ same time together; it is the lowest seen. Kept for the whole run: sums, no step
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_LIVES: Final = 256  # more are a damaged recording: the last takes what comes
 MAX_GAPS: Final = 256  # of a life: beyond them, steps that are not there count as the others
+MAX_LONG: Final = 8  # of a life: the newest steps in which the job stood
 NO_TIME: Final = 0.1  # of a step: less time than this for one that is not there is none
 # Chosen, of the mean step until then: in a longer one the job stood, as long as a hang is said from on.
 STOOD_STEPS: Final = 10
@@ -51,11 +52,20 @@ class Life:
         0  # numbers between two records for which there is no time: a trace of some steps, laid end to end
     )
     gaps: tuple[tuple[int, int, int], ...] = ()  # begin, end, number of steps that are not there
+    # Of single steps in which the job stood: begin, end, and what of it were no checkpoints and the like.
+    long_ns: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def num_steps(self) -> int:
         """Steps done, recorded or not."""
         return self.last_step - self.first_step + 1 - self.num_skipped
+
+
+class _Stood(TypedDict):
+    """Fields of a Life."""
+
+    stood_ns: int
+    long_ns: tuple[tuple[int, int, int], ...]
 
 
 class WallTime:
@@ -94,7 +104,7 @@ class WallTime:
                 end_ns=int(rows[_END, -1]),
                 last_step=int(rows[_STEP, -1]),
                 pauses_ns=pauses,
-                stood_ns=last.stood_ns + _stood_ns(rows, last),
+                **_with_stood(rows, last),
                 num_skipped=last.num_skipped + int(_skipped(rows, last).sum()),
                 gaps=_with_gaps(rows, last),
             )
@@ -123,7 +133,7 @@ class WallTime:
                     end_ns=end,
                     last_step=step,
                     pauses_ns=pauses,
-                    stood_ns=last.stood_ns + _stood_ns(alone, last),
+                    **_with_stood(alone, last),
                     num_skipped=last.num_skipped + int(_skipped(alone, last).sum()),
                     gaps=_with_gaps(alone, last),
                 )
@@ -144,10 +154,14 @@ def stood_beyond(length: Ints, paused: Ints, before: Ints, num_before: Ints) -> 
     return np.where(stood, beyond, 0)
 
 
-def _stood_ns(rows: Ints, life: Life) -> int:
+def _with_stood(rows: Ints, life: Life) -> _Stood:
+    """The life's time in which the job stood, with that of these rows."""
     begin, length = rows[_BEGIN], rows[_END] - rows[_BEGIN]
     paused = np.clip(rows[list(_PAUSES.values())], 0, length).sum(axis=0)
-    return int(stood_beyond(length, paused, begin - life.begin_ns, rows[_STEP] - life.first_step).sum())
+    stood = stood_beyond(length, paused, begin - life.begin_ns, rows[_STEP] - life.first_step)
+    at = np.flatnonzero(stood)[-MAX_LONG:]
+    long = zip(begin[at].tolist(), rows[_END, at].tolist(), (length - paused)[at].tolist(), strict=True)
+    return {"stood_ns": life.stood_ns + int(stood.sum()), "long_ns": (*life.long_ns, *long)[-MAX_LONG:]}
 
 
 def _skipped(rows: Ints, last: Life) -> Ints:
