@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Executor, Future
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +11,9 @@ import pytest
 
 from tuiadvisor.agent import stall_dumps
 from tuiadvisor.agent.flight_recorder import MAX_ENTRIES, MAX_PENDING, NEWEST, cut, told
-from tuiadvisor.agent.stall_dumps import APART_NS, PATIENCE_NS, STILL_NS, StallDumps
+from tuiadvisor.agent.stall_dumps import APART_NS, AT_ONCE, PATIENCE_NS, STILL_NS, StallDumps
 from tuiadvisor.events import RankState
-from tuiadvisor.metrics.hang import detection
+from tuiadvisor.metrics.hang import detection, used_to
 from tuiadvisor.stream.frames import FrameKind
 from tuiadvisor.stream.shapes import check_payload
 from tuiadvisor_probes import stuck
@@ -132,14 +131,34 @@ def test_on_devices_ranks_wait_in_other_code_too(num_ranks: int, device: str | N
     assert num_ranks == len(host.stand(2))
 
 
-def test_stalls_close_together_are_asked_about_once() -> None:
-    """A job that stands for six seconds again and again is not asked each time; its stalls make no step long."""
+def test_stalls_close_together_are_asked_about_a_few_times_and_then_seldom() -> None:
+    """A SIGSTOP, a read of a FIFO, a barrier, a quarter of a minute apart: of the second no collective was told.
+
+    A job that stands for eight seconds again and again is used to it, and is not asked each time.
+    """
     host = Host()
     host.work(10, 0.5)
-    asked = [len(host.work(1, 8)) for _ in range(20)]
+    asked = [len(host.work(1, 8)) for _ in range(60)]
     assert {0, 2} == set(asked)
-    gaps = [index for index, num in enumerate(asked) if num]
-    assert all((later - former) * 8 * S >= APART_NS for former, later in pairwise(gaps))
+    assert [*[2] * AT_ONCE, 0] == asked[: AT_ONCE + 1]
+    at_s = [8 * index for index, num in enumerate(asked) if num]
+    assert len(at_s) <= AT_ONCE + 8 * 60 * S // APART_NS
+    assert all(
+        at_s[later] - at_s[later - AT_ONCE] >= AT_ONCE * APART_NS / S for later in range(AT_ONCE, len(at_s))
+    )
+
+
+@pytest.mark.parametrize(("num", "after_s"), [(0, STILL_NS / S), (2, STILL_NS / S), (3, 3 * 4.5)])
+def test_what_a_run_does_again_teaches_patience_and_two_long_steps_do_not(num: int, after_s: float) -> None:
+    """As for the finding: a pause that came once, too short to be asked about, kept the next hang unasked."""
+    host = Host()
+    for _ in range(3):
+        host.work(10, 0.5)
+        host.work(int(num > 0), 4.5)
+        num -= 1
+    host.work(1, 0.5)
+    assert [] == host.stand(after_s - 1)
+    assert 2 == len(host.stand(2))
 
 
 def test_without_a_budget_nothing_is_asked_of_a_rank() -> None:
@@ -156,6 +175,8 @@ def test_the_agent_waits_as_long_as_the_finding_does() -> None:
     """Asked earlier, ranks that are only slow would be; later, the finding would name phases first."""
     assert STILL_NS == detection.MIN_STILL_S * S
     assert stall_dumps.LONGER_THAN_USUAL == detection.LONGER_THAN_USUAL
+    assert stall_dumps.ACCIDENTS == used_to.ACCIDENTS
+    assert stall_dumps.STEPS_PER_ACCIDENT == used_to.STEPS_PER_ACCIDENT
 
 
 # --- what is kept of an answer

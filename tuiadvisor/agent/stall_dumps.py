@@ -9,6 +9,8 @@ phase shows it, and an interpreter that was held may answer later.
 from __future__ import annotations
 
 import time
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.agent.flight_recorder import ask_recorder
@@ -29,12 +31,42 @@ LONGER_THAN_USUAL: Final = 3  # times the longest step, as there
 # In a checkpoint or an evaluation, before the first steps, where all are in other code; and of steps of any length. But
 # a thread that meets a device's collective waits where it next needs the device, and that is other code: `.item()`.
 PATIENCE_NS: Final = 60 * NS
-APART_NS: Final = 30 * NS  # between two times of asking
+# Between two times of asking, on the mean: of stalls close together each is asked about, but not one after the other
+# for ever.
+APART_NS: Final = 30 * NS
+AT_ONCE: Final = 3  # times that it may be asked before that is waited for
+ACCIDENTS: Final = 2  # long steps that teach no patience, as for the finding ...
+STEPS_PER_ACCIDENT: Final = 10  # ... of all steps
 TIMES_AS_LONG: Final = 6  # when a stall is asked about again: at 5 s, 35 s, 3.5 min, 21 min
 NO_BUDGET: Final = "the probes' budget is 0: nothing is asked of it"
 logger: Final = Logger(__name__)
 Entry = dict[str, Any]
 Status = dict[str, object]
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Of one process, how long they take, to half a second."""
+
+    first: int
+    step: int
+    since_ns: int = 0
+    longest_ns: list[int] = field(default_factory=list)  # the longest first
+
+    def go_to(self, step: int, now_ns: int, asked_ns: int) -> None:
+        """It was seen in this step; one in which it was asked is no measure."""
+        if step == self.step:
+            return
+        if self.since_ns and asked_ns < self.since_ns:
+            longest_ns = sorted([*self.longest_ns, now_ns - self.since_ns], reverse=True)
+            self.longest_ns = longest_ns[: ACCIDENTS + 1]
+        self.step, self.since_ns = step, now_ns
+
+    @property
+    def used_to_ns(self) -> int:
+        """Of what it does again and again, as for the finding."""
+        num_left = min(ACCIDENTS, (self.step - self.first) // STEPS_PER_ACCIDENT, len(self.longest_ns) - 1)
+        return self.longest_ns[max(num_left, 0)] if self.longest_ns else 0
 
 
 class StallDumps:
@@ -44,8 +76,8 @@ class StallDumps:
         self._ask = ask
         self._jobs: dict[int, tuple[Future[Entry], Entry]] = {}  # by pid
         self._asked: dict[int, tuple[int, int]] = {}  # pid -> (since when it stood, when it was asked)
-        self._asked_ns = 0  # when somebody was asked last
-        self._steps: dict[int, tuple[int, int, int]] = {}  # pid -> (step, since, the longest one seen)
+        self._asked_ns: deque[int] = deque((0,), AT_ONCE)  # when somebody was asked
+        self._steps: dict[int, _Steps] = {}  # by pid
 
     def look(self, standing: Sequence[tuple[RankLink, Status]], now_ns: int, executor: Executor) -> None:
         """Ask all of them, if all stand and have not been asked for long."""
@@ -59,9 +91,10 @@ class StallDumps:
             for (link, status), since in zip(live, since_ns, strict=True)
             if since is not None and link.rank is not None and self._is_due(link.process.pid, since, now_ns)
         ]
-        if not news or now_ns - self._asked_ns < APART_NS or self._jobs:
+        is_often = len(self._asked_ns) == AT_ONCE and now_ns - self._asked_ns[0] < AT_ONCE * APART_NS
+        if not news or is_often or self._jobs:
             return
-        self._asked_ns = now_ns
+        self._asked_ns.append(now_ns)
         logger.info("no rank here has moved for a while: asks %d for their flight recorders", len(news))
         for link, _, since in news:
             pid = link.process.pid
@@ -82,18 +115,14 @@ class StallDumps:
         return [{**about, **_result(job)} for job, about in (self._jobs.pop(pid) for pid in done)]
 
     def _count_steps(self, live: Sequence[tuple[RankLink, Status]], now_ns: int) -> None:
-        """How long each rank's steps take, to half a second; a step in which it was asked is no measure."""
+        """How long each rank's steps take."""
         before, self._steps = self._steps, {}
         for link, status in live:
             pid, step = link.process.pid, status.get("step")
             if not isinstance(step, int):
                 continue
-            former, since_ns, longest_ns = before.get(pid, (step, 0, 0))
-            if former != step:
-                if since_ns and self._asked_ns < since_ns:
-                    longest_ns = max(longest_ns, now_ns - since_ns)
-                since_ns = now_ns
-            self._steps[pid] = (step, since_ns, longest_ns)
+            steps = self._steps[pid] = before.get(pid, _Steps(step, step))
+            steps.go_to(step, now_ns, self._asked_ns[-1])
         pids = {link.process.pid for link, _ in live}
         self._asked = {pid: asked for pid, asked in self._asked.items() if pid in pids}
 
@@ -103,7 +132,7 @@ class StallDumps:
 
     def _patience_ns(self, live: Sequence[tuple[RankLink, Status]]) -> int:
         phases = {str(status.get("phase")) for _, status in live}
-        longest_ns = [longest for _, since, longest in self._steps.values() if since]
+        longest_ns = [steps.used_to_ns for steps in self._steps.values() if steps.since_ns]
         waits_anywhere = all(_on_devices(link) for link, _ in live)
         if not longest_ns or phases & set(PAUSES) or (phases == {"other"} and not waits_anywhere):
             return PATIENCE_NS
