@@ -111,3 +111,30 @@ def test_pauses_far_apart_are_remembered_beyond_the_steps_that_are_looked_at(
     monkeypatch.setattr(step_store, "MAX_TABLE_CELLS", 1200)
     job = replace(paused(*at), num_steps=1600)
     assert is_told == bool(hangs(standing(job, MIN_STILL_S + 3)))
+
+
+@pytest.mark.parametrize(
+    ("at", "phases", "says"),
+    [
+        ((50, 150, 250), BACKWARD, "no rank has moved since; some steps of this run take 17 s"),
+        ((), dict.fromkeys(range(4), "other"), "ranks 0, 1, 2 and 3 are in code without a hook"),
+        ((), {**BACKWARD, 0: "checkpoint"}, "rank 0 is writing a checkpoint"),
+    ],
+)
+def test_while_patience_lasts_no_rate_is_shown_as_if_the_job_went_on(
+    at: tuple[int, ...], phases: dict[int, object], says: str
+) -> None:
+    """A rate of 34 steps a second stood there for a minute beside ranks that had been 29 s in one backward."""
+    view = standing(paused(*at), 12.0, phases=phases)
+    assert ([], 12.0) == (hangs(view), view.without_step_s)
+    assert view.no_step is not None
+    assert (says, True) == (view.no_step.words, view.no_step.is_at_work)
+    assert view.verdict.sentence.startswith(f"No step for 12 s: {says}. Of the steps until then: ")
+    assert standing(paused(*at), MIN_STILL_S - 1, phases=phases).without_step_s is None
+
+
+def test_steps_that_take_long_are_no_pause() -> None:
+    """7 s in one backward, where each takes 4 s."""
+    job = Job(num_steps=30, forward_s=2.0, backward_s=4.0)
+    assert standing(job, 7.0).without_step_s is None
+    assert standing(job, LONGER_THAN_USUAL * 6.5).without_step_s is not None

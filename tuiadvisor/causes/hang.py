@@ -11,12 +11,13 @@ from tuiadvisor.causes.collectives import (
     which_has_not_entered,
     why_unknown,
 )
-from tuiadvisor.metrics.hang.detection import COMPUTING
+from tuiadvisor.metrics.hang.detection import COMPUTING, LONGER_THAN_USUAL, MIN_STILL_S
+from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.metrics.hang.detection import Awaited, Departure, Standstill
+    from tuiadvisor.metrics.hang.detection import Awaited, Departure, Standstill, Unmoved
 
 # Completes "waits for rank 2, in backward and ..."
 THREAD_WORDS: Final = {
@@ -116,6 +117,17 @@ def awaited_words(found: Awaited) -> str:
     )
     work = "in evaluation" if found.evaluates else "at work"
     return f"{who}, which {are} {work}" + (f" ({spent} so far)" if spent else "")
+
+
+def unmoved_words(found: Unmoved, used_to_s: float | None) -> str:
+    """Where who stands is, and why that is no hang yet; used_to_s: the longest step this run is used to."""
+    if found.phase is not None:
+        return (
+            f"{rank_words(found.ranks)} {'is' if len(found.ranks) == 1 else 'are'} {PHASE_WORDS[found.phase]}"
+        )
+    if used_to_s is None or used_to_s * LONGER_THAN_USUAL <= MIN_STILL_S:
+        return "no rank has moved since"
+    return f"no rank has moved since; some steps of this run take {seconds(used_to_s)}"
 
 
 def ending_words(ranks: tuple[int, ...]) -> str:

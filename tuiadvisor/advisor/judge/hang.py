@@ -23,6 +23,7 @@ from tuiadvisor.causes.hang import (
     exiting_words,
     how_ends_words,
     measured,
+    unmoved_words,
     who_waits_words,
 )
 from tuiadvisor.events import EXITING
@@ -43,6 +44,7 @@ from tuiadvisor.metrics.hang.detection import (
     informed,
     outside_s,
     standstill,
+    unmoved,
 )
 from tuiadvisor.metrics.hang.used_to import used_to_s
 from tuiadvisor.metrics.steps.step_table import NS, PHASE_INDEX
@@ -121,7 +123,16 @@ def no_step(roster: Roster, store: StepStore, wall: WallTime, table: StepTable |
         still_s = _still_s(roster)
         left = tuple(rank for rank in ending if roster.ranks[rank].state not in ENDED)
         return NoStep(still_s, ending_words(left), is_at_work=still_s < END_GRACE_S) if left else None
-    return _awaiting(roster, places, _longest_step_s(table, wall, roster, places))
+    longest_s = _longest_step_s(table, wall, roster, places)
+    if waits := _awaiting(roster, places, longest_s):
+        return waits
+    stand = unmoved(places, None if table is None else _typical_step_s(table))
+    return None if stand is None else NoStep(stand.for_s, unmoved_words(stand, longest_s), is_at_work=True)
+
+
+def _typical_step_s(table: StepTable) -> float | None:
+    known = table.step_s_RK[np.isfinite(table.step_s_RK)]
+    return float(np.median(known)) if known.size else None
 
 
 def _awaiting(roster: Roster, places: Sequence[RankNow], longest_s: float | None) -> NoStep | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor import phases
+from tuiadvisor import phases as phase_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ EVAL: Final = "eval"
 MAY_EVALUATE: Final = frozenset(
     {EVAL, "other", "data_wait"}
 )  # phases of a training's own are none of an evaluation
-AT_REST: Final = frozenset(phases.PAUSES)
+AT_REST: Final = frozenset(phase_names.PAUSES)
 WAITING: Final = frozenset(
-    {*phases.of_kind("sync", "idle"), "backward"}
+    {*phase_names.of_kind("sync", "idle"), "backward"}
 )  # a gradient barrier is within backward
 
 
@@ -222,6 +222,33 @@ def outside_s(ranks: Sequence[RankNow], longest_step_s: float | None) -> float |
     if len(live) < 2 or len(stills) < len(live) or longest_step_s is None:
         return None
     return min(stills) if min(stills) >= max(MIN_STILL_S, LONGER_THAN_USUAL * longest_step_s) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unmoved:
+    """Ranks that stand for less than this run is given: no hang yet, and no pace either."""
+
+    for_s: float
+    ranks: tuple[int, ...]  # in this phase; all where none of them saves or evaluates
+    phase: str | None  # of PAUSES or "other"; None: wherever a step has its time
+
+
+def unmoved(ranks: Sequence[RankNow], typical_step_s: float | None) -> Unmoved | None:
+    """Who stands longer than a step takes; None while one of them moves, and before the first steps.
+
+    typical_step_s: most steps take about so long. `standstill` comes first.
+    """
+    live = [now for now in ranks if now.state == "live"]
+    stills = [now.for_s for now in live if now.for_s is not None and now.phase is not None]
+    if not live or len(stills) < len(live) or typical_step_s is None:
+        return None
+    if min(stills) < max(MIN_STILL_S, LONGER_THAN_USUAL * typical_step_s):
+        return None
+    phases = {now.phase for now in live}
+    found = next((name for name in phase_names.PAUSES if name in phases), None)
+    found = "other" if phases == {"other"} else found
+    there = tuple(now.rank for now in live if found is None or now.phase == found)
+    return Unmoved(min(stills), there, found)
 
 
 def _is_seen_to_work(now: RankNow) -> bool:
