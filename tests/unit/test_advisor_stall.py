@@ -12,6 +12,7 @@ from snapshot import views
 from tuiadvisor.advisor.judge.hang import stall, with_stall
 from tuiadvisor.causes.hang import _words, measured
 from tuiadvisor.metrics.hang.detection import RankNow, Standstill, standstill
+from tuiadvisor.tui.control.frame import badge
 
 
 @dataclass
@@ -81,6 +82,15 @@ def test_no_rank_of_a_stalled_job_is_live() -> None:
     assert with_stall(rows, None) == rows
 
 
+def test_who_waits_does_not_stand_out_beside_who_is_missing() -> None:
+    """A diamond stood at a rank that had been a little late in its steps, as at the one that all wait for."""
+    late = tuple(
+        replace(row, is_outlier=row.rank in {0, 1}, is_culprit=row.rank == 1) for row in views.healthy().ranks
+    )
+    rows = with_stall(late, stall(WAITING, roster(Facts(10), Facts(11), Facts(12))))
+    assert [1, 2] == [row.rank for row in rows if row.is_outlier]
+
+
 @pytest.mark.parametrize(
     ("waiting", "missing", "whose"),
     [((0, 1), (), "their"), ((0, 1, 2), (3,), "its"), ((0,), (1, 2), "their")],
@@ -91,3 +101,9 @@ def test_what_several_ranks_stand_in_is_theirs(
     """Loaders that started anew under a signal: "all 2 ranks are waiting for its next batch"."""
     found = Standstill(9.0, 2, waiting, missing, "data_wait", is_death=False)
     assert f"waiting for {whose} next batch" in _words(found, 4, 4)
+
+
+def test_a_job_of_which_no_step_is_seen_is_not_headed_live() -> None:
+    """It may have hung before anybody came, and for 45 s it read LIVE."""
+    assert " ◌ NO STEP YET " == badge(views.live(views.standing()))[0]
+    assert " ● LIVE " == badge(views.live(views.healthy()))[0]

@@ -332,14 +332,17 @@ def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
 
 
 def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow, ...]:
-    """The rows of the ranks with what holds each: nobody is live at its usual rate while nothing moves."""
+    """The rows of the ranks with what holds each: nobody is live at its usual rate while nothing moves.
+
+    Who stands out is who holds the others up, or was named before; not who waits and came a little late in its steps.
+    """
     if found is None:
         return rows
     waiting, missing = set(found.waiting), set(found.missing)
     return tuple(
         replace(row, is_outlier=row.rank in missing)
         if row.state in ENDED  # how it ended is what is known of it now
-        else replace(row, held="waits")
+        else replace(row, held="waits", is_outlier=row.is_culprit)
         if row.rank in waiting
         else replace(row, held=found.held, is_outlier=True)
         if row.rank in missing and found.held != "gone"

@@ -84,6 +84,8 @@ def _without_steps(view: RunView) -> Span | None:
         return " ■ STALLED ", "badge:lost"
     if view.restarts and view.restarts[-1].waits_s is not None:
         return " ◌ RESTARTED ", "badge"
+    if sections.stands_from_the_start(view):
+        return " ◌ NO STEP YET ", "badge"
     return None
 
 
