@@ -11,8 +11,11 @@ from test_advisor_oddities import hangs, status
 from test_hang_at_the_end import FREE, IN_BACKWARD, IN_BARRIER, said
 
 from tuiadvisor.advisor.steps import step_store
+from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S
 from tuiadvisor.metrics.hang.used_to import used_to_s
+from tuiadvisor.stream.frames import FrameKind
+from tuiadvisor.views.event import NO_STEP
 from tuiadvisor.views.run_view import RunView
 
 S = 10**9
@@ -138,3 +141,33 @@ def test_steps_that_take_long_are_no_pause() -> None:
     job = Job(num_steps=30, forward_s=2.0, backward_s=4.0)
     assert standing(job, 7.0).without_step_s is None
     assert standing(job, LONGER_THAN_USUAL * 6.5).without_step_s is not None
+
+
+def from_the_start(for_s: float, answers: dict[int, dict[str, object]]) -> RunView:
+    """Four ranks that have done nothing since the attach, asked then; no step was seen."""
+    job, since_ns = Job(), 30 * S
+    told = status(
+        job, 500, since_ns / S + for_s, phase=dict.fromkeys(range(4)), thread=dict.fromkeys(range(4))
+    )
+    told.payload["recorders"] = [said(rank, since_ns, **one) for rank, one in answers.items()]
+    hellos = [frame for frame in frames(job) if frame.kind == FrameKind.HELLO]
+    return folded([*hellos, told]).view()
+
+
+def test_a_job_that_hung_before_anybody_came_is_told_by_its_flight_recorders() -> None:
+    """For 45 s: "none of its threads is doing anything: it waits, has finished or hangs", and nobody asked."""
+    answers = dict.fromkeys((0, 2, 3), IN_BACKWARD) | {1: FREE}
+    view = from_the_start(12.0, answers)
+    words = "ranks 0, 2 and 3 wait for rank 1, which has not entered all_reduce (collective 9 of group default_pg)"
+    sentence = f"No step since the attach 12 s ago: {words}; whether the job hangs is not decided."
+    assert (None, sentence, None) == (view.stall, view.verdict.sentence, view.verdict.decision)
+    assert 12.0 == view.without_step_s
+    log = EventLog()
+    log.take(view)
+    assert [words] == [event.words for event in log.events if event.kind == NO_STEP]
+
+
+def test_of_a_job_without_a_step_nothing_is_told_that_its_recorders_do_not_tell() -> None:
+    """One of its ranks was not asked, as it works at something; or none of them is in a collective."""
+    assert None is from_the_start(12.0, dict.fromkeys((0, 2, 3), IN_BACKWARD)).no_step
+    assert None is from_the_start(12.0, dict.fromkeys(range(4), FREE)).no_step

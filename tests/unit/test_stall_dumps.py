@@ -44,6 +44,7 @@ class Host:
                 state=RankState.LIVE,
                 budget_ppm=5000,
                 info=SimpleNamespace(device=device),
+                stepless=SimpleNamespace(idle_since_ns=0),
                 world_size=num_ranks,
             )
             for rank in range(num_ranks)
@@ -159,6 +160,18 @@ def test_what_a_run_does_again_teaches_patience_and_two_long_steps_do_not(num: i
     host.work(1, 0.5)
     assert [] == host.stand(after_s - 1)
     assert 2 == len(host.stand(2))
+
+
+def test_a_job_that_has_done_nothing_since_the_attach_is_asked_what_it_stands_in() -> None:
+    """It hung before anybody came: no phase was seen, and nobody asked. Who works at anything is left alone."""
+    host = Host()
+    host.phases = [None] * 2  # type: ignore[list-item]
+    host.links[0].stepless.idle_since_ns = host.now_ns
+    assert [] == host.stand(PATIENCE_NS / S + 5)
+    host.links[1].stepless.idle_since_ns = host.now_ns
+    assert [] == host.stand(STILL_NS / S - 1)
+    entries = host.stand(2)
+    assert [link.stepless.idle_since_ns for link in host.links] == [one["still_since_ns"] for one in entries]
 
 
 def test_without_a_budget_nothing_is_asked_of_a_rank() -> None:

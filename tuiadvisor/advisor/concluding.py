@@ -106,7 +106,7 @@ def conclude(intake: Intake, rules: tuple[Rule, ...], seen: Seen, *, with_now: b
         found = after_the_end(found)
     told = bool(hang or died) or not with_now
     waits = None if told else no_step(intake.roster, intake.store, intake.wall, seen.table)
-    found = with_no_step(found, waits)
+    found = with_no_step(found, waits, any_steps=intake.store.span() is not None)
     if intake.roster.silent_agents():  # what was found of its ranks may go on
         found = replace(found, may_hide=True)
     if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict

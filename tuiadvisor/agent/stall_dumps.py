@@ -83,7 +83,7 @@ class StallDumps:
         """Ask all of them, if all stand and have not been asked for long."""
         live = [(link, status) for link, status in standing if link.state == RankState.LIVE]
         self._count_steps(live, now_ns)
-        since_ns = [self._since_ns(status) for _, status in live]
+        since_ns = [self._since_ns(link, status) for link, status in live]
         if not live or None in since_ns or now_ns - max(filter(None, since_ns)) < self._patience_ns(live):
             return
         news = [
@@ -134,14 +134,17 @@ class StallDumps:
         phases = {str(status.get("phase")) for _, status in live}
         longest_ns = [steps.used_to_ns for steps in self._steps.values() if steps.since_ns]
         waits_anywhere = all(_on_devices(link) for link, _ in live)
+        if not any(status.get("phase") for _, status in live):
+            return STILL_NS  # whatever it is that they did before anybody came, they all do nothing now
         if not longest_ns or phases & set(PAUSES) or (phases == {"other"} and not waits_anywhere):
             return PATIENCE_NS
         return min(max(STILL_NS, LONGER_THAN_USUAL * max(longest_ns)), PATIENCE_NS)
 
     @staticmethod
-    def _since_ns(status: Status) -> int | None:
-        since = status.get("phase_since_ns")
-        return since if isinstance(since, int) else None
+    def _since_ns(link: RankLink, status: Status) -> int | None:
+        """Since when it stands; of one that has shown no phase since the attach, since when it does nothing."""
+        since = status.get("phase_since_ns") if status.get("phase") else link.stepless.idle_since_ns
+        return since if isinstance(since, int) and since else None
 
 
 def _on_devices(link: RankLink) -> bool:

@@ -33,6 +33,7 @@ class Stepless:
 
     def __init__(self, pid: int) -> None:
         self.why = ""
+        self.idle_since_ns = 0  # our clock; while none of its threads does anything, and never did since
         self._pid = pid
         self._has_stepped = False
         self._since_ns = 0
@@ -47,7 +48,7 @@ class Stepless:
         """Once in every round. now_ns: our clock; clock_now_ns: the same moment on the rank's."""
         self._now_ns = now_ns
         if self._has_stepped:
-            self.why = info.unmeasured or ""
+            self.why, self.idle_since_ns = info.unmeasured or "", 0
             return
         self._since_ns = self._since_ns or now_ns
         phase, since_ns, _ = reader.now()
@@ -58,6 +59,7 @@ class Stepless:
             self._stepped_ns = now_ns
         elif now_ns - self._looked_ns >= LOOK_EVERY_NS:
             self._looked_ns = now_ns
+            self.idle_since_ns = 0
             self.why = info.unmeasured or self._found(
                 info, phase, now_ns, clock_now_ns - since_ns if since_ns > 0 else 0
             )
@@ -116,6 +118,7 @@ class Stepless:
                     "it waits, and processes that it started have loaded torch: "
                     f"watch them, or one of them (--pid {named})"
                 )
+            self.idle_since_ns = self._since_ns
             return (
                 "none of its threads is doing anything: it waits, has finished or hangs "
                 f"(tuiadvisor stacks --pid {self._pid} tells where)"

@@ -36,6 +36,16 @@ class RecorderAnswers:
         """All there are, as of an import, which tells no moment; ascending."""
         return tuple(answer for _, answer in sorted(self._of.items()))
 
+    def from_the_start(self, ranks: Iterable[RankFacts]) -> tuple[Asked, ...]:
+        """Answers of those ranks that have shown no phase since the attach, and so not moved; ascending."""
+        return tuple(
+            answer
+            for facts in sorted(ranks, key=lambda facts: facts.rank)
+            if (answer := self._of.get(facts.rank)) is not None
+            and answer.pid == facts.pid
+            and facts.still_phase is None
+        )
+
     def of(self, ranks: Iterable[RankFacts]) -> tuple[Asked, ...]:
         """Answers of those ranks that have not moved since they were asked; ascending."""
         return tuple(

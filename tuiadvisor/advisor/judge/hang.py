@@ -116,6 +116,8 @@ def _dumped(roster: Roster) -> Standstill | None:
 
 def no_step(roster: Roster, store: StepStore, wall: WallTime, table: StepTable | None) -> NoStep | None:
     """Of a job that makes no step and is not seen to hang; else None."""
+    if store.span() is None:
+        return _from_the_start(roster)
     if not any((facts.still_s or 0.0) >= MIN_STILL_S for facts in _standing_ranks(roster).values()):
         return None
     places = _places(roster, store)
@@ -128,6 +130,25 @@ def no_step(roster: Roster, store: StepStore, wall: WallTime, table: StepTable |
         return waits
     stand = unmoved(places, None if table is None else _typical_step_s(table))
     return None if stand is None else NoStep(stand.for_s, unmoved_words(stand, longest_s), is_at_work=True)
+
+
+def _from_the_start(roster: Roster) -> NoStep | None:
+    """Where all ranks have done nothing since the attach: what their flight recorders tell of it.
+
+    It may hang, or one of them prepares elsewhere what the others wait for: whatever a step takes is not known.
+    """
+    live = [facts for facts in roster.ranks.values() if facts.state == "live"]
+    answers = roster.recorder_answers.from_the_start(live)
+    heard_ns = [roster.last_heard_ns(answer.rank) for answer in answers]
+    if not live or len(answers) < len(live) or None in heard_ns:
+        return None
+    told = stall_of_answers(answers, ())
+    if not told.collectives and not told.different:
+        return None
+    stood_s = min(
+        ((heard or 0) - answer.still_since_ns) * NS for heard, answer in zip(heard_ns, answers, strict=True)
+    )
+    return NoStep(stood_s, told.words, is_at_work=False)
 
 
 def _typical_step_s(table: StepTable) -> float | None:

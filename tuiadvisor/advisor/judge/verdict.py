@@ -427,7 +427,7 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
     )
 
 
-def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
+def with_no_step(found: Verdict, now: NoStep | None, *, any_steps: bool = True) -> Verdict:
     """The verdict while no step ends, though nothing is seen to hang: it is of those before, which is said first.
 
     Open where nobody is seen to work: a job that hangs is neither kept nor made faster.
@@ -435,6 +435,11 @@ def with_no_step(found: Verdict, now: NoStep | None) -> Verdict:
     if now is None:
         return found
     said = f"No step for {int(now.for_s)} s: {now.words}"  # whole seconds that are over, as timers show
+    if not any_steps:
+        since = f"No step since the attach {int(now.for_s)} s ago: {now.words}"
+        return replace(
+            found, sentence=f"{since}; whether the job hangs is not decided.", because=HANG_IS_OPEN
+        )
     until_then = f"Of the steps until then: {found.sentence}"
     if now.is_at_work or found.decision is None:
         return replace(found, sentence=f"{said}. {until_then}")
