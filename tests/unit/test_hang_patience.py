@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic_run import STEP_NAMES, Fault, Job, folded, frames, simulate
-from test_advisor_oddities import hangs, status
+from synthetic_run import MS, STEP_NAMES, Fault, Job, folded, frames, simulate
+from test_advisor_oddities import crowd_frames, hangs, status
 from test_hang_at_the_end import FREE, IN_BACKWARD, IN_BARRIER, said
 
 from tuiadvisor.advisor.steps import step_store
@@ -171,3 +171,29 @@ def test_of_a_job_without_a_step_nothing_is_told_that_its_recorders_do_not_tell(
     """One of its ranks was not asked, as it works at something; or none of them is in a collective."""
     assert None is from_the_start(12.0, dict.fromkeys((0, 2, 3), IN_BACKWARD)).no_step
     assert None is from_the_start(12.0, dict.fromkeys(range(4), FREE)).no_step
+
+
+@pytest.mark.parametrize("stood_s", [70, 200])
+def test_what_was_found_of_the_steps_stays_as_long_as_the_job_stands(stood_s: int) -> None:
+    """A remark became a warning after 84 s without a step: samples of the stall had pushed out those of the steps."""
+    job = Job(num_ranks=2, num_steps=400, faults=(Fault("comm", None, 4 * MS),))
+    sequence = [*frames(job), *crowd_frames(job, run_queue=13, wait_share=0.19)]
+    last_ns = max(int(rows[-1][STEP_NAMES.index("end_ns")]) for rows in simulate(job).rows.values())
+    found = []
+    quiet = crowd_frames(replace(job, num_steps=50 * stood_s), 1, 0.0, last_ns // S + 1)
+    for second in range(1, stood_s):
+        told = status(
+            job,
+            500 + second,
+            last_ns / S + second,
+            phase=dict.fromkeys(range(2), "backward"),
+            phase_since_ns=dict.fromkeys(range(2), last_ns),
+            step=dict.fromkeys(range(2), job.num_steps),
+        )
+        sequence += [told, replace(quiet[second], seq=1500 + second)]
+        if second in {int(MIN_STILL_S) + 1, stood_s - 1}:
+            found.append(
+                {one.id: one.severity for one in folded(sequence).view().findings if one.id != "hang"}
+            )
+    assert found[0] == found[1]
+    assert "info" == found[0]["communication_bound"]

@@ -48,6 +48,8 @@ MAX_NOTES: Final = 12
 ENDED: Final = frozenset({"exited", "killed"})
 GONE: Final = ENDED | {"detached", "refused"}
 STEPLESS: Final = "no step is measured"
+# A quarter of the samples that are held of a host, one a second: the others stay those of the steps. Steps may be long.
+STANDS_S: Final = 16.0
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
 
@@ -371,16 +373,27 @@ class Roster:
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         payload = self._own(agent, payload)
-        self.core_wait.take(payload)
-        self.outside.take(payload)
+        if not self._stands(agent):
+            self.core_wait.take(payload)
+            self.outside.take(payload)
+            self.run_queues.take(agent.host, payload)
         self.host_use.take(agent.host, payload)
-        self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
         self.device_counters.take(agent.host, payload)
         self.placements.take(agent.host, payload)
         self.stops.take(agent.host, payload)
         self._host_row(agent, payload)
+
+    def _stands(self, agent: Agent) -> bool:
+        """Whether none of its ranks moves: no step waits for what its host does then.
+
+        The newest samples alone are held, and these would push out those of the steps.
+        """
+        owned = [self.ranks[rank] for rank in agent.owned if rank in self.ranks]
+        return bool(owned) and all(
+            facts.state == "live" and (facts.still_s or 0.0) >= STANDS_S for facts in owned
+        )
 
     def _host_row(self, agent: Agent, payload: Payload) -> None:
         host = agent.host
