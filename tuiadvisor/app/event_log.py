@@ -21,7 +21,6 @@ from tuiadvisor.views.event import (
     DETAIL,
     DIED,
     GONE_S,
-    NEW_PACE,
     NO_STEP,
     ONSET,
     PAUSE_KINDS,
@@ -33,7 +32,7 @@ from tuiadvisor.views.event import (
     Event,
 )
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
-from tuiadvisor.views.run_view import PastFinding
+from tuiadvisor.views.run_view import NEW_PACE, PastFinding
 from tuiadvisor.views.stall import HANG, NoStep, Stall
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ BOOKMARK: Final = "bookmark"
 SETTLE_S: Final = 2.0  # that a finding has to stand, as the verdict of `watch --once` has
 GONE_S: Final = 10.0  # that it has to be gone
 SAME_STEPS: Final = 8  # a beginning is dated anew as steps come: within so many it is the same one
-NEW_PACE: Final = "pace changed"  # on the time line: the step with which the judged ones begin
 PAUSE_KINDS: Final = {
     "checkpoint": "checkpoint",
     "eval": "evaluation",

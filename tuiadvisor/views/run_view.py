@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.step_map import StepMap
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
+NEW_PACE: Final = "pace changed"  # in the marks of a trend: the step with which the judged ones begin
 DecisionWord = Literal[
     "tune", "rescale", "stop", "keep", "hang"
 ]  # hang: a job that stands is none of the others

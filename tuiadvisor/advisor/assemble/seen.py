@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.assemble.rank_rows import MAX_LATENESS_STEPS
 from tuiadvisor.advisor.judge.pause_facts import pause_marks
-from tuiadvisor.views.event import NEW_PACE, RESTART
+from tuiadvisor.views.event import RESTART
+from tuiadvisor.views.run_view import NEW_PACE
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
