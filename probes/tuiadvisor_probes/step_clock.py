@@ -473,7 +473,7 @@ class StepClock(Numbers):
     def flush(self) -> None:
         """Write what is kept and a finished step that no later event has closed (training ended, probe leaves).
 
-        It ended with the last that was seen of it: what a process does before it ends, for a minute perhaps, is no step.
+        It ended with the last that was seen of it: what a process does before it ends is no step.
         """
         if self._active and self.stepped:
             self.close_step(max(self.words[NOW] >> 4, self.begin))
