@@ -551,10 +551,10 @@ def test_more_ranks_that_wait_for_cores_are_no_busier_machine() -> None:
     """Four ranks on two cores wait for each other's; only others' work counts then."""
     four = MachineLoad(busy=1.0, other_cores=1.6, num_cpus=2, wait_for_core=0.4)
     two = MachineLoad(busy=1.0, other_cores=1.7, num_cpus=2, wait_for_core=0.1)
-    assert "busier" in (busier(two, four, 1.3) or "")
-    assert None is busier(two, four, 1.3, as_many_ranks=False)
+    assert "busier" in (busier(two, four, is_after=True) or "")
+    assert None is busier(two, four, is_after=True, as_many_ranks=False)
     quiet = replace(two, other_cores=0.2)
-    assert "busier" in (busier(quiet, four, 1.3, as_many_ranks=False) or "")
+    assert "busier" in (busier(quiet, four, is_after=True, as_many_ranks=False) or "")
 
 
 @pytest.mark.parametrize(
@@ -584,7 +584,7 @@ def test_a_busier_machine_is_told_by_what_says_so(
         MachineLoad(1.0, other_cores=other, num_cpus=2, wait_for_core=wait)
         for other, wait in zip(others, waits, strict=True)
     )
-    assert busier(before, after, 0.7) == words
+    assert busier(before, after, is_after=False) == words
 
 
 ALONE = WorkUnit(1, 8.0, 512.0, None, None, 1, 918_736)  # one process exchanges no gradients

@@ -163,32 +163,33 @@ def _counted(value: float) -> str:
 
 
 def busier(
-    before: MachineLoad | None, after: MachineLoad | None, ratio: float | None, *, as_many_ranks: bool = True
+    before: MachineLoad | None, after: MachineLoad | None, *, is_after: bool, as_many_ranks: bool = True
 ) -> str | None:
-    """That the slower run shared its machine with more; None when it did not, or when cores were left.
+    """That one side shared its machine with more; None when it did not, or when cores were left.
 
+    is_after: the side that is asked about: only the slower run may be the one on the busier machine.
     as_many_ranks: otherwise a longer wait for a core may be the job's own doing.
 
-    Only a full machine delays anybody, and only the slower run may be the one on the busier machine.
+    Only a full machine delays anybody.
     """
-    if before is None or after is None or ratio is None:
+    if before is None or after is None:
         return None
-    slower, faster = (after, before) if ratio > 1 else (before, after)
-    shared = MORE_LOAD * slower.num_cpus
-    if slower.busy < FULL_MACHINE or slower.other_cores < shared:
+    busy, calm = (after, before) if is_after else (before, after)
+    shared = MORE_LOAD * busy.num_cpus
+    if busy.busy < FULL_MACHINE or busy.other_cores < shared:
         return None
-    waits = slower.wait_for_core, faster.wait_for_core
+    waits = busy.wait_for_core, calm.wait_for_core
     waited_more = (
         as_many_ranks and waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= MORE_WAIT
     )
-    others_more = slower.other_cores - faster.other_cores >= shared
+    others_more = busy.other_cores - calm.other_cores >= shared
     if not waited_more and not others_more:
         return None
-    when = ("after", "before") if ratio > 1 else ("before", "after")
+    when = ("after", "before") if is_after else ("before", "after")
     # What decided alone: the other quantity may well be larger on the calmer side.
     told = []
     if others_more:
-        cores = [f"{load.other_cores:.1f} of {load.num_cpus:.0f} cores" for load in (slower, faster)]
+        cores = [f"{load.other_cores:.1f} of {load.num_cpus:.0f} cores" for load in (busy, calm)]
         told.append((f"other processes used {cores[0]}", cores[1]))
     if waited_more:
         shares = [f"{100 * (share or 0.0):.0f} % of the time" for share in waits]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.compare.bottlenecks import NOT_COMPARED, TWO_MODELS, bottleneck, finding_changes
-from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, longer, terms
+from tuiadvisor.advisor.compare.comparable import Terms, environment, longer, terms
 from tuiadvisor.advisor.compare.distribution import distribution
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
+from tuiadvisor.advisor.compare.load import load_of
 from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.recurring_pauses import narrowed
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
@@ -26,7 +27,6 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_NAMES
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, ratio_of_means
-from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
@@ -88,7 +88,7 @@ def measure(
         work.unit(view.run.world_size, advisor.roster.header.given, view.stack),
         num_parameters=_parameters(view),
     )
-    return Measured(path, view, series, unit, load.load())
+    return Measured(path, view, series, unit, load.load(), load.core_waits())
 
 
 def _parameters(view: RunView) -> int | None:
@@ -134,13 +134,15 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     verdict = _verdict(change)
     if found.basis is None:
         verdict = "not comparable"
-    busy = _busier(before, after, change)
-    if busy is not None and verdict != "not comparable":
-        if options.ignore_load or _beyond_load(before, after, change, floor):
-            cautions.append(busy)
+    load = load_of(before, after, change, is_same=verdict == "no change")
+    gated = change
+    if load is not None and verdict != "not comparable":
+        gated = change if options.ignore_load else load.without(change)
+        if options.ignore_load or load.leaves(change, floor):
+            cautions.append(f"{load.words}{load.at_most()}")
         else:
             verdict = "not comparable"
-            reasons.append(f"{busy}; measure again on a quiet machine, or pass --ignore-load")
+            reasons.append(f"{load.words}; measure again on a quiet machine, or pass --ignore-load")
     sides = _side(before), _side(after)
     other = found.is_other_model
     if other:
@@ -148,7 +150,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     apart = TWO_MODELS if other else NOT_COMPARED if verdict == "not comparable" else ""
     throughput = NOTHING if other else _throughput(before, after, floor)
     detectable = _detectable(change, floor)
-    gate = _gate(verdict, change, every, options.fail_if_slower, detectable)
+    gate = _gate(verdict, gated, every, options.fail_if_slower, detectable)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
         cautions.append(f"all devices together do {more(1 / throughput.ratio)} samples a second")
     if verdict != "not comparable":
@@ -189,14 +191,6 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )
-
-
-def _busier(before: Measured, after: Measured, change: Change) -> str | None:
-    """That the machine was busier on one side, where that may be why the steps differ."""
-    if not change.significant:
-        return None
-    as_many = before.unit.world_size == after.unit.world_size
-    return busier(before.load, after.load, change.ratio, as_many_ranks=as_many)
 
 
 def _too_short(before: Measured, after: Measured) -> list[str]:
@@ -301,27 +295,6 @@ def _steps_to_decide(change: Change, floor: float, num_steps: int) -> int | None
     more = max((times - 1) * num_steps, 1.0)
     digits = 10.0 ** max(math.floor(math.log10(more)) - 1, 0)  # two figures: it is an estimate
     return round(math.ceil(more / digits) * digits)
-
-
-def _beyond_load(before: Measured, after: Measured, change: Change, floor: float) -> bool:
-    """Whether the change stays significant without the part that a busier machine may have caused.
-
-    That part: the time main threads were ready to run and had no core, and, where communication runs on the same
-    cores, all growth of its exposed part. Waiting for data or computing longer in one's own thread is not the load's.
-    """
-    assert change.ratio is not None  # noqa: S101  # a significant change has all three
-    assert change.low is not None  # noqa: S101
-    assert change.high is not None  # noqa: S101
-    slower, faster = (after, before) if change.ratio > 1 else (before, after)
-    slower_s, faster_s = float(slower.series.step_s_K.mean()), float(faster.series.step_s_K.mean())
-    loads = [(run.load.wait_for_core if run.load else None) or 0.0 for run in (slower, faster)]
-    explained_s = max(loads[0] * slower_s - loads[1] * faster_s, 0.0)
-    if slower.view.run.device in {None, "cpu"}:
-        comm = [run.series.phase_s_PK[COMM][run.series.steady_K] for run in (slower, faster)]
-        growth = [_known_mean(values) for values in comm]
-        explained_s += max((growth[0] or 0.0) - (growth[1] or 0.0), 0.0)
-    low = change.low if change.ratio > 1 else 1 / change.high
-    return low * (1 - explained_s / slower_s) > 1 + floor
 
 
 def _exceeded(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.advisor.steps.step_series import StepSeries
     from tuiadvisor.views.comparison import MachineLoad, WorkUnit
     from tuiadvisor.views.run_view import RunView
@@ -20,3 +22,4 @@ class Measured:
     series: StepSeries
     unit: WorkUnit
     load: MachineLoad | None
+    core_waits: Mapping[int, float]  # of a rank's time: ready to run without a core

@@ -153,6 +153,11 @@ class LoadMeter:
             wait_for_core=float(np.mean(delays)) if delays else None,
         )
 
+    def core_waits(self) -> dict[int, float]:
+        """Share of its time that each rank's main thread was ready to run and had no core; known ranks only."""
+        rates = {rank: self._rate((source, rank), "run_delay_s") for source, rank in self._first}
+        return {rank: rate for rank, rate in rates.items() if rate is not None}
+
     def _rate(self, key: tuple[str, int], name: str) -> float | None:
         (begin_ns, first), (end_ns, last) = self._first[key], self._last[key]
         before, after = number(first, name), number(last, name)

@@ -15,6 +15,7 @@ import numpy as np
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.pauses.steady_steps import find_steady
 from tuiadvisor.metrics.steps.barrier import find_barrier
+from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class StepSeries:
     step_s_K: Floats
     steady_K: Bools
     phase_s_PK: Floats  # mean over ranks
+    comm_s: dict[
+        int, float
+    ]  # of each rank: exposed communication in a steady step, where all of them are known
 
     @property
     def steady_s(self) -> Floats:
@@ -78,11 +82,12 @@ class SeriesCollector:
                 self._take(self._next, span[1])
         if not self._taken:
             empty = np.zeros(0)
-            return StepSeries(empty, empty.astype(np.bool_), np.zeros((len(PHASES), 0)))
+            return StepSeries(empty, empty.astype(np.bool_), np.zeros((len(PHASES), 0)), {})
         return StepSeries(
             np.concatenate([piece.step_s_K for piece in self._taken])[-MAX_STEPS:],
             np.concatenate([piece.steady_K for piece in self._taken])[-MAX_STEPS:],
             np.concatenate([piece.phase_s_PK for piece in self._taken], axis=1)[:, -MAX_STEPS:],
+            _mean_of_pieces([piece for piece in self._taken if piece.steady_K.any()]),
         )
 
     def _take(self, first: int, last: int) -> None:
@@ -118,4 +123,22 @@ def _series(table: StepTable, *, from_beginning: bool, skip: int) -> StepSeries:
     # A phase without a hook is unknown, but one whose hook has not fired yet took no time of its own.
     observed_P = np.asarray(known.any(axis=(1, 2)) & (not table.is_of_launches))
     phase = np.where(observed_P[:, None], mean, np.nan)
-    return StepSeries(barrier.cycle_K[usable], steadiness.steady_K[usable], phase[:, usable])
+    steady_K = np.asarray(usable & steadiness.steady_K)
+    comm = {
+        rank: float(comm_K.mean())
+        for rank, comm_K in zip(table.ranks, table.phase_s_PRK[COMM][:, steady_K], strict=True)
+        if comm_K.size and np.isfinite(comm_K).all()
+    }
+    return StepSeries(barrier.cycle_K[usable], steadiness.steady_K[usable], phase[:, usable], comm)
+
+
+def _mean_of_pieces(pieces: list[StepSeries]) -> dict[int, float]:
+    """Of ranks that are known in every piece; each piece counts by its steady steps."""
+    if not pieces:
+        return {}
+    weights = [int(piece.steady_K.sum()) for piece in pieces]
+    ranks = set[int].intersection(*(set(piece.comm_s) for piece in pieces))
+    return {
+        rank: float(np.average([piece.comm_s[rank] for piece in pieces], weights=weights))
+        for rank in sorted(ranks)
+    }
