@@ -194,3 +194,31 @@ def test_the_projects_file_is_read_and_the_command_line_wins(
     found = as_json(capfdbinary, "--table", path, "--remaining-steps", "1000", "--objective", "time")
     assert "within the budget of 1,000,000" in found["decision"]["because"]
     assert "the fastest" in found["decision"]["because"]
+
+
+WEAK = "gpus,step_time_ms,global_batch\n8,520,256\n16,530,512\n32,561,1024\n"
+
+
+def test_the_text_shows_what_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hours of the run, whose steps are counted, why a cheaper size is none: the table seemed to contradict."""
+    path = write(tmp_path, WEAK)
+    run("--table", path, "--deadline", "72h", "--remaining-steps", "200000", "--price-per-device-hour", "2.5")
+    out = capsys.readouterr().out
+    rows = {line[:8].strip(): line for line in out.splitlines()}
+    assert rows["devices"].endswith("hours")
+    assert {"8": "115.6", "16": "58.89"} == {size: rows[size].split()[-2] for size in ("8", "16")}
+    assert "8 devices make 800,000 for the same samples" in out
+    assert "above the efficiency floor of 0.8: about" in out
+    assert "8 devices would cost 2,311, but need 115.6 h" in out.splitlines()[-1]
+    assert max(len(rows[size]) for size in ("8", "16", "32", "64")) <= 100
+
+
+def test_without_a_runs_length_the_fastest_is_told_by_the_same_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step of 64 devices takes longer than one of 8, and is eight times the work."""
+    run("--table", write(tmp_path, WEAK))
+    out = capsys.readouterr().out
+    assert "hours" not in out.splitlines()[5]
+    assert "8 devices make 4 for the same samples" in out
+    assert out.rstrip().endswith("the fastest of the sizes compared, in time for the same work")

@@ -288,8 +288,8 @@ V5P = """devices,total_min,global_batch
         (Aim(objective="cost"), "keep", "the cheapest, of the sizes that can be judged", ()),
         (Aim(objective="efficiency"), "keep", "of the sizes that can be judged; more devices", (1536, 6144)),
         (Aim(deadline_h=1.0), "keep", "by the deadline of 1 h, of the sizes that can be judged", ()),
-        (Aim(budget=1000.0), "keep", "within the budget of 1000, of the sizes that can be judged", ()),
-        (Aim(budget=1100.0), "keep", "within the budget of 1100, of the sizes that can be judged", (1536,)),
+        (Aim(budget=1000.0), "keep", "within the budget of 1,000, of the sizes that can be judged", ()),
+        (Aim(budget=1100.0), "keep", "within the budget of 1,100, of the sizes that can be judged", (1536,)),
         # It was measured to be done in time, so nobody is told that no size is.
         (Aim(deadline_h=0.5), "keep", "nothing is decided: of the sizes that can be judged no", (6144,)),
         (Aim(deadline_h=0.1), "stop", "the fastest that can be judged, 1,024 devices, needs", ()),

@@ -21,6 +21,8 @@ from tuiadvisor.session.entries import MAX_CANDIDATES, Stated, entries, nudged, 
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.sizing import Known, of_each_size, picture_of
+from tuiadvisor.text.wording import size_figures
+from tuiadvisor.tui.pages.scaling import ScalingPage
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
@@ -218,3 +220,15 @@ def test_recordings_too_short_are_left_out_with_the_reason() -> None:
     found = shown(Known(recorded(4), (short,)))
     assert found.basis.startswith("bounds")
     assert "short is left out" in found.missing[0]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 140, 160, 200])
+def test_no_figure_of_the_table_is_cut(width: int) -> None:
+    """At 120 columns a cost lost its last digits: the table was beside what is stated at any width."""
+    held = desks.sized(replace(desks.LIMITS, price_per_device_hour=2.5, remaining_steps=2e6))
+    page = ScalingPage()
+    page.desk = desks.desk(scaling=held)
+    shown = [each.text for each in page.lines(views.live(views.straggler()), width, 60)]
+    for one in held.rows:
+        figures = [figure for figure in size_figures(one, held.time_unit) if figure]
+        assert any(all(figure in text for figure in figures) for text in shown), (width, figures)

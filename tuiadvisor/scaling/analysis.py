@@ -15,7 +15,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.batch import BatchLaw, batch_laws, batch_words
 from tuiadvisor.scaling.choose import Choice, choose
 from tuiadvisor.scaling.classic import Classic, classic
-from tuiadvisor.scaling.cost import Aim, check, cost, hours
+from tuiadvisor.scaling.cost import Aim, check, cost, hours, step_words
 from tuiadvisor.scaling.cost_of_batch import batch_factor_to_keep_efficiency, statistical_efficiency
 from tuiadvisor.scaling.decide import (
     Candidate,
@@ -48,6 +48,7 @@ class Measured:
     efficiency: float | None
     karp_flatt: float | None
     cost: float
+    hours: float | None  # of the whole run; None where its length is not known
     statistical_efficiency: float | None
 
 
@@ -101,6 +102,7 @@ class Report:
     classic: Classic
     batch_laws: tuple[BatchLaw, ...]
     unjudged: tuple[Unjudged, ...]  # measured sizes that the decision is not about
+    efficiency_floor: float  # as it was stated, or the usual one
 
 
 def analyse(table: Table, targets: Sequence[Target], aim: Aim) -> tuple[Report, ...]:
@@ -150,11 +152,18 @@ def _report(subject: Subject, targets: Sequence[Target], aim: Aim, table: Table)
             aim,
         ),
         notes=tuple(
-            dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
+            dict.fromkeys(
+                note
+                for series in subject.series
+                if id(series) in used
+                for note in (series.note, step_words(series, aim))
+                if note
+            )
         ),
         classic=classic(fitted[id(main)].series, choice, subject, is_open=is_open),
         batch_laws=laws,
         unjudged=unjudged,
+        efficiency_floor=aim.efficiency_floor,
     )
 
 
@@ -271,6 +280,7 @@ def _measured(series: Series, row: Row, aim: Aim) -> Measured:
         efficiency=share,
         karp_flatt=karp_flatt(share, row.devices, series.sizes[0]),
         cost=cost(series, aim, row.devices, series.time(row)),
+        hours=hours(series, aim, row.devices, series.time(row)),
         statistical_efficiency=_statistical(series, row.devices, aim),
     )
 

@@ -90,6 +90,19 @@ def cost_unit(aim: Aim, quantity: Quantity) -> str:
     return f"{money} per step" if quantity.kind == "step" else f"{money} per million {quantity.counts}"
 
 
+def step_words(series: Series, aim: Aim) -> str:
+    """Whose steps are counted where a step at another size holds another amount of work; "": all hold the same."""
+    smallest, largest = series.sizes[0], series.sizes[-1]
+    if series.quantity.kind != "step" or series.regime != "weak" or smallest == largest:
+        return ""
+    steps, what = largest / smallest, "cost is of a step with"
+    if aim.remaining_steps is not None:
+        steps, what = steps * aim.remaining_steps, f"the {aim.remaining_steps:,.0f} steps have"
+    who = f"{smallest:,} device{' makes' if smallest == 1 else 's make'}"
+    num_steps = f"{steps:,.0f}" if steps == round(steps) else f"{steps:,.4g}"
+    return f"{what} the batch of {largest:,} devices, the largest measured: {who} {num_steps} for the same samples"
+
+
 def _hours_of_unit(series: Series, aim: Aim, devices: int, time: float) -> float:
     """Hours of the run, or of one step or a million samples when the run's length is not known."""
     kind = series.quantity.kind

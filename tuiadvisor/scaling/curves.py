@@ -124,8 +124,7 @@ def _rows(report: Report, aim: Aim) -> tuple[SizeRow, ...]:
 
 
 def _measured(one: Measured, aim: Aim, note: str) -> SizeRow:
-    hour = hours(one.series, aim, one.row.devices, one.time)
-    spent, time = _exact(one.cost), None if hour is None else _exact(hour)
+    spent, time = _exact(one.cost), None if one.hours is None else _exact(one.hours)
     return SizeRow(
         one.row.devices,
         is_measured=True,

@@ -21,7 +21,7 @@ LEAST_SHOWN: Final = 0.01  # of the speed: below it a percentage of what is slow
 NOT_AIMED: Final = "no objective was stated, and without one no number of devices is better than another"
 UNSURE: Final = "is too wide to say whether that pays"
 MAX_BESIDE: Final = 2  # sizes that cannot be judged, in one sentence
-MANY, TOO_MANY = 1e4, 1e15  # a cost between them is written out
+MANY, TOO_MANY = 1e3, 1e15  # a cost between them is written out, as in the table
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -354,6 +354,17 @@ def _perhaps_cheaper(best: Candidate, allowed: Sequence[Candidate]) -> str:
     )
 
 
+def _too_late(best: Candidate, candidates: Sequence[Candidate], aim: Aim) -> str:
+    """The cheapest of all where it misses the deadline: the table shows it as the cheaper one."""
+    least = min(candidates, key=lambda one: (one.cautious_cost, one.devices))
+    late_h = least.cautious_hours
+    if aim.deadline_h is None or late_h is None or late_h <= aim.deadline_h:
+        return ""
+    if least.cautious_cost >= best.cautious_cost:
+        return ""
+    return f"; {sized(least.devices)} would cost {_amount(least.cautious_cost)}, but need {late_h:.4g} h"
+
+
 def _floor_words(aim: Aim) -> str:
     """Nobody states it with the objective: where it comes from is said with it."""
     return f"the efficiency floor of {aim.efficiency_floor:g} (efficiency_floor of the preferences)"
@@ -383,13 +394,13 @@ def _reason(
         return f"{at}: the most devices that keep efficiency {aim.efficiency_floor:g}{limits}{judged}"
     if effective_objective(aim) == "cost":
         free = "" if limits else "; no deadline was given, so time does not count"
-        return (
-            f"{at}: {_cheapest_words(best, allowed)}{limits}{judged}{free}{_perhaps_cheaper(best, allowed)}"
-        )
+        beside = f"{_perhaps_cheaper(best, allowed)}{_too_late(best, candidates, aim)}"
+        return f"{at}: {_cheapest_words(best, allowed)}{limits}{judged}{free}{beside}"
     if aim.budget is None and any(one.devices > best.devices for one in candidates):
         floor = f"larger ones gain nothing or fall below {_floor_words(aim)}"
         return f"{at}: the fastest{limits}{judged}, {floor}"
     compared = " of the sizes compared" if is_of_all else " of the sizes that can be judged"
+    compared += ", in time for the same work"  # not of a step, which at another size may be more of it
     return f"{at}: the fastest{f'{limits}{judged}' if limits else compared}"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.analysis import Measured, Predicted, Report
     from tuiadvisor.scaling.table import Table
 
-BAR: Final = 24  # columns of a full-efficiency bar; the widest line stays below 100
+BAR: Final = 16  # columns of a full-efficiency bar; the widest line stays below 100
 THOUSAND: Final = 1000.0
 LEAST_WEIGHT: Final = 0.005  # of a law that is named: 1 % when rounded
 
@@ -48,10 +48,11 @@ def _report(report: Report, factor: float) -> str:
             else ""
         )
         lines.append(f"laws averaged: {laws}; scatter {100 * choice.error:.1f} %{loo}")
-    lines += ["", f"{'devices':>8} {'time':>10} {'90 % interval':>21} {'eff.':>5} {'serial':>7} {'cost':>10}"]
+    head = f"{'devices':>8} {'time':>10} {'90 % interval':>21} {'eff.':>5} {'serial':>7} {'cost':>10}"
+    lines += ["", f"{head}{_hours_cell(report, 'hours')}"]
     marked = {flag.row.line for flag in report.flags}
-    lines += [_row(one, factor, "!" if one.row.line in marked else " ") for one in report.rows]
-    lines += [_prediction(one, factor) for one in report.predictions]
+    lines += [_row(report, one, factor, "!" if one.row.line in marked else " ") for one in report.rows]
+    lines += [_prediction(report, one, factor) for one in report.predictions]
     lines += ["        # measured, . predicted, to the low end of its interval; ! flagged"]
     if any(one.karp_flatt is not None for one in report.rows):
         lines.append(
@@ -123,24 +124,31 @@ def decision_words(report: Report) -> str:
     return f"STOP growing at {size}" if devices >= largest else f"STOP: go back to {size}"
 
 
-def _row(one: Measured, factor: float, mark: str) -> str:
+def _hours_cell(report: Report, text: str) -> str:
+    """Of the whole run, which limits are about; no column where its length is not known."""
+    return f" {text:>8}" if any(one.hours is not None for one in report.rows) else ""
+
+
+def _row(report: Report, one: Measured, factor: float, mark: str) -> str:
     share = "" if one.efficiency is None else f"{one.efficiency:.2f}"
     serial = "" if one.karp_flatt is None else f"{one.karp_flatt:.4f}"
+    hours = _hours_cell(report, "" if one.hours is None else figure(one.hours))
     return (
-        f"{one.row.devices:>8,} {figure(one.time * factor):>10} {'':>21} {share:>5} {serial:>7} {figure(one.cost):>10} "
-        f"{mark}{_bar(one.efficiency or 0.0, '#')}"
+        f"{one.row.devices:>8,} {figure(one.time * factor):>10} {'':>21} {share:>5} {serial:>7} {figure(one.cost):>10}"
+        f"{hours} {mark}{_bar(one.efficiency or 0.0, '#')}"
     ).rstrip()
 
 
-def _prediction(one: Predicted, factor: float) -> str:
+def _prediction(report: Report, one: Predicted, factor: float) -> str:
     interval, share = (
         f"{figure(one.time.low * factor)} .. {figure(one.time.high * factor)}",
         one.efficiency.expected,
     )
+    hours = _hours_cell(report, "" if one.hours is None else figure(one.hours.expected))
     sure, likely = _bar(one.efficiency.low, "."), _bar(one.efficiency.expected, ".")
     return (
         f"{one.target.devices:>8,} {figure(one.time.expected * factor):>10} {interval:>21} {share:>5.2f} {'':>7} "
-        f"{figure(one.cost.expected):>10}  {sure}{'-' * (len(likely) - len(sure))}"
+        f"{figure(one.cost.expected):>10}{hours}  {sure}{'-' * (len(likely) - len(sure))}"
     ).rstrip()
 
 
@@ -155,7 +163,10 @@ def answers(report: Report) -> list[str]:
     found = [
         (report.fastest_within_budget, f"fastest within the budget{judged}:"),
         (report.cheapest_by_deadline, f"cheapest by the deadline{judged}:"),
-        (frontier.efficiency_floor if frontier else None, "most devices above the efficiency floor: about"),
+        (
+            frontier.efficiency_floor if frontier else None,
+            f"most devices above the efficiency floor of {report.efficiency_floor:g}: about",
+        ),
         (
             frontier.price_of_time if frontier else None,
             "most devices whose next hour saved is worth its price: about",

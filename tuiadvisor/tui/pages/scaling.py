@@ -44,6 +44,9 @@ GAP = 3
 LABEL = 23
 DECISION_ROWS = 3
 ROOMY = 90  # columns from which the table spells its limits out
+MARK = 2  # cells of a size's mark
+HEADS = ("devices", "time", "efficiency", "cost", "hours")
+LIMITS, SHORT_LIMITS = ("in time", "in budget"), ("t", "$")
 SHORTEST, TALLEST = 5, 14
 BESIDE_PLOTS = (16, 29)  # rows that all but the plots want, narrow and wide
 ROLES = {"yes": "good", "no": "bad", "perhaps": "warn", "": "dim"}  # of a limit's glyph
@@ -176,9 +179,11 @@ class ScalingPage(Page):
     def _below(self, held: Picture, room: int) -> list[Line]:
         left = max(room * 2 // 5, 60)
         right = room - left - GAP
-        return beside(
-            [*self._entries(held, left), BLANK, *_remarks(held, left, room)], left, _sizes(held, right), GAP
-        )
+        entries = self._entries(held, left)
+        if _taken(_widths(held, right)) > right:  # figures are not cut: the table gets the whole width
+            rows = beside(entries, left, _remarks(held, right, room), GAP)
+            return [*rows, BLANK, *_sizes(held, room)]
+        return beside([*entries, BLANK, *_remarks(held, left, room)], left, _sizes(held, right), GAP)
 
     def _entries(self, held: Picture, width: int) -> list[Line]:
         rows = [rule("what is stated", width, "enter changes it, left and right a little")]
@@ -279,17 +284,14 @@ def _legend(held: Picture, width: int) -> Line:
 
 def _sizes(held: Picture, width: int) -> list[Line]:
     """One row a size: what was measured or predicted, with its interval."""
-    roomy = width >= ROOMY
-    has_limits = any(one.in_time or one.in_budget for one in held.rows)
-    names = (("in time", 7), ("in budget", 9)) if roomy else (("t", 2), ("$", 2))
-    limits = names if has_limits else ()
-    # Without limits to mark there is room for times and hours of any length.
-    time, hours = (12, 22) if roomy and not has_limits else (8, 16)
-    heads = (("devices", 9), ("time", time), ("efficiency", 16), ("cost", 18), ("hours", hours), *limits)
+    roomy, has_limits = width >= ROOMY, _has_limits(held)
+    widths = _widths(held, width)
+    names = (*HEADS, *((LIMITS if roomy else SHORT_LIMITS) if has_limits else ()))
     rows = [rule("sizes", width, held.cost_unit)]
-    rows.append(row([Cell(name, size, "dim", "right") for name, size in heads]))
+    heads = [Cell(name, size, "dim", "right") for name, size in zip(names, widths, strict=True)]
+    rows.append(indent(row(heads), MARK))
     for one in held.rows:
-        rows.append(_size(held, one, (time, hours), tuple(size for _, size in limits)))
+        rows.append(_size(held, one, widths))
         rows += [indent(line((text, "warn")), 4) for text in wrap(one.note, width - 4)] if one.note else []
     if has_limits:
         said = MEETS_LEGEND if roomy else f"t in time, $ in budget: {MEETS_LEGEND}"
@@ -297,19 +299,40 @@ def _sizes(held: Picture, width: int) -> list[Line]:
     return rows
 
 
-def _size(held: Picture, one: SizeRow, widths: tuple[int, int], limits: tuple[int, ...]) -> Line:
+def _has_limits(held: Picture) -> bool:
+    return any(one.in_time or one.in_budget for one in held.rows)
+
+
+def _widths(held: Picture, width: int) -> tuple[int, ...]:
+    """Cells of each column: the usual ones where figures fit them, else no more than the longest figure takes."""
+    roomy, has_limits = width >= ROOMY, _has_limits(held)
+    limits = ((7, 9) if roomy else (2, 2)) if has_limits else ()
+    # Without limits to mark there is room for times and hours of any length.
+    usual = (7, 12, 16, 18, 22) if roomy and not has_limits else (7, 8, 16, 18, 16)
+    figures = [(f"{one.devices:,}", *size_figures(one, held.time_unit)) for one in held.rows]
+    longest = [max(map(len, column)) for column in zip(HEADS, *figures, strict=True)]
+    widened = (*map(max, usual, longest), *limits)
+    return widened if _taken(widened) <= width else (*longest, *limits)
+
+
+def _taken(widths: tuple[int, ...]) -> int:
+    """Cells of a row: the mark, and a blank between columns."""
+    return MARK + sum(widths) + len(widths) - 1
+
+
+def _size(held: Picture, one: SizeRow, widths: tuple[int, ...]) -> Line:
     mark: Span = ("○ ", "accent")
     if one.is_measured:
         mark = ("■ ", "mark") if one.devices == held.yours else ("● ", "strong")
     time, share, cost, hours = size_figures(one, held.time_unit)
     cells = [
-        Cell(f"{one.devices:,}", 7, "strong", "right"),
-        Cell(time, widths[0], "text", "right"),
-        Cell(share, 16, "text" if one.efficiency else "unknown", "right"),
-        Cell(cost, 18, "text" if one.cost else "unknown", "right"),
-        Cell(hours, widths[1], "text" if one.hours else "unknown", "right"),
+        Cell(f"{one.devices:,}", widths[0], "strong", "right"),
+        Cell(time, widths[1], "text", "right"),
+        Cell(share, widths[2], "text" if one.efficiency else "unknown", "right"),
+        Cell(cost, widths[3], "text" if one.cost else "unknown", "right"),
+        Cell(hours, widths[4], "text" if one.hours else "unknown", "right"),
     ]
-    for meets, size in zip((one.in_time, one.in_budget)[: len(limits)], limits, strict=True):
+    for meets, size in zip((one.in_time, one.in_budget), widths[len(HEADS) :], strict=False):
         cells.append(Cell(MEETS[meets], size, ROLES[meets], "right"))
     return Line((mark, *row(cells).spans))
 
