@@ -31,7 +31,7 @@ from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.pages.around import around
 from tuiadvisor.tui.pages.events import EventsPage
-from tuiadvisor.views.event import CHANGE, GONE_S, SETTLE_S, Captured, Event, LevelChange, StepTimes
+from tuiadvisor.views.event import CHANGE, GONE_S, NEW_PACE, SETTLE_S, Captured, Event, LevelChange, StepTimes
 from tuiadvisor.views.run_view import PastFinding, Trend
 
 if TYPE_CHECKING:
@@ -946,3 +946,54 @@ def test_a_change_of_level_is_told_only_if_it_is_worth_acting_on(longer_ms: floa
     told = [event for event in log.events if event.kind == CHANGE]
     assert is_told == bool(told)
     assert is_told == bool(view.changes)
+
+
+def test_a_pace_that_changes_for_some_seconds_is_one_change() -> None:
+    """Nine entries in six seconds, as the window began anew with each of a few steps; later ones are others."""
+    log = EventLog()
+    base = folded(frames(Job(num_ranks=2, num_steps=60))).view()
+    base = replace(base, changes=(), pauses=(), findings=())
+    steps = (1915, 1923, 1930, 1944, 1973, 3000, 3007)
+    times = StepTimes(steps, (100.0, 101.0, 102.0, 104.0, 106.0, 300.0, 330.0))
+    for step in steps:
+        trend = replace(base.trend, marks=((step, NEW_PACE),))
+        log.take(replace(base, trend=trend, step_times=times, last_step=step + 40))
+    assert [1973, 3000, 3007] == [event.step for event in log.events if event.kind == CHANGE]
+
+
+def test_a_pace_of_unknown_times_is_one_change_within_few_steps() -> None:
+    log = EventLog()
+    base = replace(folded(frames(Job(num_ranks=2, num_steps=60))).view(), changes=(), step_times=None)
+    for step in (100, 104, 140):
+        log.take(replace(base, trend=replace(base.trend, marks=((step, NEW_PACE),))))
+    assert [104, 140] == [event.step for event in log.events if event.kind == CHANGE]
+
+
+def test_a_bookmark_has_the_time_of_its_step() -> None:
+    """It is read from a file that has none, before any picture was taken."""
+    log = EventLog()
+    log.bookmark(50, "note: slow here")
+    view = folded(frames(Job(num_ranks=2, num_steps=60))).view()
+    log.take(view)
+    assert view.step_times is not None
+    (marked,) = (event for event in log.events if event.kind == "bookmark")
+    assert view.step_times.at(50) == marked.wall_s
+    assert marked.wall_s is not None
+
+
+def test_who_is_killed_in_a_stall_dies_after_it_in_its_step() -> None:
+    """The list had: step 2,515 died, step 2,517 stalled. The ranks stood in 2,517 for 106 s before they were ended."""
+    log, stalled = EventLog(), views.stalled(40.0)
+    assert stalled.stall is not None
+    times = StepTimes((341,), (1_700_000_000.0,))
+    within = replace(stalled, stall=replace(stalled.stall, step=344), step_times=times)
+    log.take(at(within, 140.0, 341, findings=()))
+    killed = (replace(stalled.ranks[0], state="killed", state_detail="killed by SIGTERM"), *stalled.ranks[1:])
+    for second in (140.0, 150.0):
+        log.take(at(replace(within, ranks=killed), second, 341, findings=()))
+    told = [(event.kind, event.step, event.wall_s) for event in log.events]
+    assert told == [("stalled", 344, 1_700_000_000.0), ("died", 344, 1_700_000_040.0)]
+    alone = EventLog()
+    gone = replace(within, stall=replace(stalled.stall, step=344, held="gone"), ranks=killed)
+    alone.take(at(gone, 140.0, 341, findings=()))
+    assert [("died", 341), ("stalled", 344)] == [(event.kind, event.step) for event in alone.events]

@@ -22,6 +22,7 @@ from tuiadvisor.views.event import (
     DIED,
     GONE_S,
     NO_STEP,
+    ONE_CHANGE_S,
     ONSET,
     PAUSE_KINDS,
     RESOLVED,
@@ -43,6 +44,8 @@ MAX_EVENTS: Final = 4000  # the oldest go first
 MAX_PAST: Final = 256  # findings that are over: those that ended first go first
 STEPS_WITHOUT: Final = 16  # at the end: as many as between two looks at a recording, at least
 
+PACE_WORDS: Final = "the pace changed: figures are of the steps since"
+WHO_DIED: Final = "gone"  # of whom a stall says that they hold it up: then their death came before it
 WHAT_LASTS: Final = {CAPTURE: "the profiler saw {}", DETAIL: "every call of {} was seen one by one"}
 
 Key = tuple[object, ...]
@@ -111,6 +114,11 @@ class EventLog:
     def take(self, view: RunView) -> None:
         """Note what this picture shows."""
         now_s = view.event_time_s or 0.0
+        for key, marked in list(self._events.items()):
+            if (
+                marked.kind == BOOKMARK and marked.wall_s is None
+            ):  # read from a file: its step's time is in a picture
+                self._note(key, _timed(marked, view))
         self._findings(view, now_s)
         if view.ended and view.without_step_s is None:
             self._stalled_at = None  # what holds the job up at the end was not resolved by it
@@ -293,6 +301,22 @@ class EventLog:
             if stalled is not None:  # its step may not have been held when it began
                 self._note((STALLED, last), _timed(stalled, view, last))
 
+    def _in_stall(self, died: Event, view: RunView, former: Event | None) -> Event:
+        """Whoever dies in a stall dies in its step, after it: the last steps before it may not have been told.
+
+        former: as it was noted, with the time that had passed then.
+        """
+        stall = view.stall
+        if stall is None or stall.held == WHO_DIED or self._stalled_at is None:
+            return died
+        stalled = self._events.get((STALLED, self._stalled_at[0]))
+        if stalled is None or stalled.step is None:
+            return died
+        if former is not None and former.step == stalled.step:
+            return replace(died, step=former.step, wall_s=former.wall_s)
+        wall_s = None if stalled.wall_s is None else stalled.wall_s + self._stalled_at[1]
+        return replace(died, step=stalled.step, wall_s=wall_s)
+
     def _begun_at(self, now: Stall | NoStep, view: RunView) -> int | None:
         """The last step before it; a stall in the step of a former one is that one, which was not over.
 
@@ -343,12 +367,12 @@ class EventLog:
         for step, name in view.trend.marks:
             # One whose size is known is among the changes, or too small to be told.
             if name == NEW_PACE and step not in told and not view.window.change:
-                words = "the pace changed: figures are of the steps since"
-                self._note((CHANGE, step), _timed(Event(CHANGE, step, (), words), view))
+                self._note((CHANGE, step), _timed(Event(CHANGE, step, (), PACE_WORDS), view))
         died = deaths_of(view)
         if died is not None:
-            event = Event(DIED, view.last_step, (died.rank,), died.words)
-            self._note((DIED, len(view.restarts)), _timed(event, view))
+            event = _timed(Event(DIED, view.last_step, (died.rank,), died.words), view)
+            died_key = (DIED, len(view.restarts))
+            self._note(died_key, self._in_stall(event, view, self._events.get(died_key)))
         for restart in view.restarts:
             anew = f"{text_of.count(len(restart.ranks), 'rank')} started anew"
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
@@ -359,20 +383,34 @@ class EventLog:
 def _without_repeats(events: list[Event]) -> tuple[Event, ...]:
     """Whoever comes in the middle sees a finding at the first step that is held: it has begun once, unless it ended.
 
-    events: in order.
+    A pace that changes for a few seconds has changed once, to that of the last of these steps. events: in order.
     """
     kept: list[Event] = []
+    paces: list[Event] = []  # of one change: the first and the last
     going: set[tuple[tuple[int, ...], str]] = set()
     for event in events:
         subject = (event.ranks, event.words)
         if event.kind == RESOLVED:
             going.discard(subject)
+        if event.kind == CHANGE and event.words == PACE_WORDS:
+            if paces and _is_same_change(paces[0], event):
+                kept.remove(paces[-1])
+                paces = [paces[0], event]
+            else:
+                paces = [event]
         if event.kind == ONSET:
             if event.by_then and subject in going:
                 continue
             going.add(subject)
         kept.append(event)
     return tuple(kept)
+
+
+def _is_same_change(first: Event, event: Event) -> bool:
+    """Whether a change belongs to one a moment ago; where times are unknown, to one of the steps just before."""
+    if first.wall_s is not None and event.wall_s is not None:
+        return event.wall_s - first.wall_s <= ONE_CHANGE_S
+    return (event.step or 0) - (first.step or 0) <= SAME_STEPS
 
 
 def _meet(one: Event, other: Event) -> bool:

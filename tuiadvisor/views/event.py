@@ -23,6 +23,8 @@ BOOKMARK: Final = "bookmark"
 SETTLE_S: Final = 2.0  # that a finding has to stand, as the verdict of `watch --once` has
 GONE_S: Final = 10.0  # that it has to be gone
 SAME_STEPS: Final = 8  # a beginning is dated anew as steps come: within so many it is the same one
+# Chosen: less than anybody reads one after another. A window that is judged begins anew with each of a few steps.
+ONE_CHANGE_S: Final = 10.0
 PAUSE_KINDS: Final = {
     "checkpoint": "checkpoint",
     "eval": "evaluation",
