@@ -607,3 +607,13 @@ def test_gradients_of_another_precision_are_of_the_same_model() -> None:
     assert "gradient bytes a rank 4,000,000 before, 2,000,000 after" in half.cautions[0]
     other = terms(ddp, replace(ddp, num_parameters=2_000_000), same_work=False)
     assert other.basis is None
+
+
+def test_two_scripts_are_named_first_where_nothing_is_compared(before: Measured) -> None:
+    """Two jobs were "not comparable: ranks 2 before, 1 after": what explains that stood at the end of the page."""
+    run = replace(before.view.run, label="tiny.py")
+    other = replace(measured(JOB, comm_bytes=1), view=replace(before.view, run=run))
+    found = compare(before, other)
+    assert found.sentence.startswith(f"Not comparable: {before.view.run.label} before, tiny.py after; ")
+    same_work = replace(before, view=replace(before.view, run=run))
+    assert "no change" == compare(before, same_work).verdict, "a script may be renamed"

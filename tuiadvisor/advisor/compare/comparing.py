@@ -121,6 +121,8 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     found = terms(before.unit, after.unit, same_work=options.same_work)
     reasons = list(found.reasons)
     cautions = list(found.cautions)
+    if found.basis is None and (scripts := _two_scripts(before, after)):
+        reasons.insert(0, scripts)
     if found.basis is not None and (short := _too_short(before, after)):
         reasons += short
         found = replace(found, basis=None)
@@ -191,6 +193,12 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )
+
+
+def _two_scripts(before: Measured, after: Measured) -> str:
+    """What explains all else that is not the same; "": one, or not known."""
+    names = before.view.run.label, after.view.run.label
+    return f"{names[0]} before, {names[1]} after" if all(names) and names[0] != names[1] else ""
 
 
 def _too_short(before: Measured, after: Measured) -> list[str]:
