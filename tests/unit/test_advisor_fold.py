@@ -877,3 +877,24 @@ def test_greeting_an_agent_costs_nothing_of_the_ranks_that_are_there(monkeypatch
     earlier = [{**entry, "start_wall_ns": 10**17} for entry in entries]
     folded([replace(anew, payload={**anew.payload, "ranks": entry}) for entry in (earlier, later)])
     assert counted  # a restart tells what was
+
+
+def test_what_missing_steps_take_is_told_by_steady_ones() -> None:
+    """At step 1 nineteen more took "about 59 s", 6 s at the step's 310 ms: the first step had taken six seconds."""
+    advisor = Advisor()
+    for frame in frames(
+        Job(num_ranks=2, num_steps=24, faults=(Fault("warmup", None, 6.0, until=1),)), rows_per_frame=1
+    ):
+        advisor.feed_frame(frame)
+        window = advisor.view().window
+        if window.num_steps and window.num_missing_steps and window.missing_s is not None:
+            assert window.missing_s < 0.1 * window.num_missing_steps
+
+
+def test_of_a_part_of_the_ranks_the_jobs_throughput_is_unknown() -> None:
+    """It was their sum: 103 samples a second while one of three ranks had sent nothing, 155 with it."""
+    whole = final_view(Job(num_ranks=3, num_steps=60))
+    part = final_view(Job(num_ranks=3, num_steps=60, missing=(2,)))
+    assert whole.step.throughput_samples_s is not None
+    assert part.step.throughput_samples_s is None
+    assert part.step.throughput_steps_s is not None

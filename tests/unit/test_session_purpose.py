@@ -126,6 +126,10 @@ def test_overhead_falls_with_epochs() -> None:
     assert shares[0] == pytest.approx(100 * once_s / (once_s + 5000 * step_s), rel=0.05)
     assert "epochs" in told
     assert "thousand steps" in said(held(Intent(), both=False), "P2", "overhead by length")
+    assert re.search(
+        r"below 1 % from [\d.]+ thousand steps on",
+        said(held(Intent(), both=False), "P2", "overhead by length"),
+    )
     unseen: RunView = final_view(Job(num_steps=250))
     session = conduct((Recorded("a.rec", unseen),), Intent(), {}, QUESTIONS)
     assert said(session, "P2", "overhead by length") == ""

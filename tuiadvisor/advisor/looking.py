@@ -87,7 +87,7 @@ def look(intake: Intake, given: GivenWork, steps: tuple[int | None, int] | None)
     step = step_summary(diagnosis, given, elapsed_s)
     stack, efficiency = job_efficiency(intake.roster, diagnosis, step, given, why_blind)
     num_ranks = None if diagnosis is None else diagnosis.table.num_ranks
-    step = with_work(step, stack, efficiency, num_ranks)
+    step = with_work(step, stack, efficiency, num_ranks, intake.roster.world_size())
     return Seen(
         missing=missing,
         table=found[0] if found is not None else None,

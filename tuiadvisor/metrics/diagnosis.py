@@ -168,10 +168,12 @@ class Diagnosis:
         return float(median(cycle_K)) >= LONG_STEP_S and (waits or self.is_stage_clear or clear)
 
     def last_s(self, num_steps: int) -> float | None:
-        """What so many more steps take, by the steps seen; None where none was."""
+        """What so many more steps take, by the steady ones, else by those seen; None where none was."""
         if not num_steps:
             return 0.0 if np.isfinite(self.table.step_s_RK).any() else None
-        step_K = column_median(self.table.step_s_RK)
+        # The first steps of a job take many times as long: they tell only while nothing else does.
+        steady_K = self.steady_barrier.cycle_K
+        step_K = steady_K if np.isfinite(steady_K).any() else column_median(self.table.step_s_RK)
         seen_K = step_K[np.isfinite(step_K)]
         return num_steps * float(median(seen_K)) if seen_K.size else None
 

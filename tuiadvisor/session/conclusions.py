@@ -147,14 +147,14 @@ def once_words(material: Material) -> str:
     if not once_s or not run.step_s:
         return ""
     num_steps, unit = (
-        (intent.steps_per_epoch, "epoch") if intent.steps_per_epoch else (1000.0, "thousand steps")
+        (intent.steps_per_epoch, " epochs") if intent.steps_per_epoch else (1000.0, " thousand steps")
     )
     unit_s = num_steps * run.step_s
     shares = ", ".join(f"{100 * once_s / (once_s + length * unit_s):.2g} % of {length}" for length in LENGTHS)
     enough = once_s * (1 - LITTLE) / LITTLE / unit_s
     return (
-        f"{seconds(once_s)} of start-up and warm-up are {shares} {unit.removesuffix('s')}s; "
-        f"below {100 * LITTLE:.0f} % from {enough:.3g} on: twice the data halve the share"
+        f"{seconds(once_s)} of start-up and warm-up are {shares}{unit}; "
+        f"below {100 * LITTLE:.0f} % from {enough:.3g}{unit} on: twice the data halve the share"
     )
 
 

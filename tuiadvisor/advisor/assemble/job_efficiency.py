@@ -40,14 +40,24 @@ def job_efficiency(
 
 
 def with_work(
-    step: StepSummary, stack: Stack | None, found: Efficiency, num_ranks: int | None
+    step: StepSummary,
+    stack: Stack | None,
+    found: Efficiency,
+    num_ranks: int | None,
+    world_size: int | None = None,
 ) -> StepSummary:
     """The step with its samples and tokens a second counted once, and by one call's ids where no loader tells them.
 
     Ranks that see the same batch, as those of tensor parallelism, work on it together: their counts are not added up.
-    num_ranks: whose steps were compared.
+    num_ranks: whose steps were compared; fewer than the job has leave its sum unknown, as one that does not say does.
     """
     elapsed_s = step.mean_with_pauses_s
+    if num_ranks and world_size and num_ranks < world_size:
+        return replace(
+            step,
+            throughput_samples_s=step.throughput_samples_s if "samples" in step.given else None,
+            throughput_tokens_s=step.throughput_tokens_s if "tokens" in step.given else None,
+        )
     if stack is None or not elapsed_s or not num_ranks:
         return step
     copies = copies_of_batch(stack)
