@@ -448,6 +448,25 @@ def test_enter_takes_the_answer_that_is_highlighted_from_the_first_on() -> None:
     assert "take this answer back" not in "\n".join(row.text for row in keyboard.place.rows(160, 45))
 
 
+def test_a_new_question_is_shown_from_its_first_word_on() -> None:
+    """Who had scrolled down and answered saw the foot of the next question alone, with y and n to answer it."""
+    keyboard = board()
+    asked = keyboard.place.at(DialoguePage).question()
+    assert asked is not None
+    following = held((LATE,), {}, skipped=(asked.id,))
+    assert following.dialogue is not None
+    assert following.dialogue.question is not None
+    keyboard.press("pagedown")
+    assert keyboard.place.page.top > 0
+    keyboard.place.take_desk(desks.desk(session=guided(held((LATE,), {}), "")))
+    keyboard.draw()
+    assert keyboard.place.page.top > 0  # the same question: where the reader is
+    keyboard.place.take_desk(desks.desk(session=guided(following, "")))
+    shown = keyboard.draw()
+    assert keyboard.place.page.top == 0
+    assert following.dialogue.question.ask[:40] in shown
+
+
 def test_the_last_answer_can_be_taken_back_where_it_stands() -> None:
     session = guided(held((LATE,), {"effort_hours": 40.0}, last="effort_hours"), "")
     keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=session))

@@ -153,3 +153,15 @@ def test_it_stands_there_as_answered(width: int) -> None:
     assert any(
         item.name == "sampled stacks" and "own code, rank 2 spends" in str(item.text) for item in items
     )
+
+
+def test_a_skipped_question_moves_no_cause() -> None:
+    """What the stacks had moved stood as moved by each skip that followed."""
+    run = [Recorded("run", looked_at(LATE, *beside(OWN)))]
+    first = conduct(run, Intent(), {}, load_questions()).dialogue
+    assert first.question is not None
+    assert any(one.before is not None and one.before != one.now for one in first.causes)
+    name = first.question.id
+    after = conduct(run, Intent(), {}, load_questions(), last=name, skipped=(name,)).dialogue
+    assert [(one.words, one.now) for one in after.causes] == [(one.words, one.now) for one in first.causes]
+    assert {one.before for one in after.causes} == {None}

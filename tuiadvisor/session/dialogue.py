@@ -122,7 +122,7 @@ def dialogue(
         question=None if chosen is None else _asked(chosen, material, recording),
         why_asked="" if chosen is None else _separates(chosen, intent, answers, gather),
         why_over=why_over,
-        causes=_causes(material, was),
+        causes=_causes(material, was, is_first=not last),
         change=change,
         change_before=change_before if change_before != change else "",
         decision=kind,
@@ -314,14 +314,15 @@ def _hangs(material: Material) -> bool:
     return any(one.id == HANG for one in material.run.findings)
 
 
-def _causes(material: Material, was: Material | None) -> tuple[Cause, ...]:
-    """Before the last answer; where none was given, before the stacks of a rank were looked at.
+def _causes(material: Material, was: Material | None, *, is_first: bool) -> tuple[Cause, ...]:
+    """Before the last answer; where nothing was asked yet, before the stacks of a rank were looked at.
 
-    None of a job that hangs: what its steps lost until then is not why it stands.
+    None of a job that hangs: what its steps lost until then is not why it stands. A question that was skipped moves
+    nothing: what the stacks moved before it is not shown as its doing.
     """
     if _hangs(material):
         return ()
-    if was is None and material.run.look is not None:
+    if was is None and is_first and material.run.look is not None:
         was = replace(material, run=replace(material.run, look=None))
     now, before = _weights(material), {} if was is None else _weights(was)
     return tuple(Cause(words, before.get(words), share) for words, share in now.items())

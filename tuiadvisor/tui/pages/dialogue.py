@@ -131,6 +131,10 @@ class DialoguePage(Page):
     own = frozenset({"copy", "next_finding", "sort", "previous_finding"})
     opens: ClassVar = {"answer": answer, "back": take_back}
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown_id = ""  # the question that is read
+
     def question(self) -> Asked | None:
         """Return what is asked."""
         held = self.desk.session
@@ -154,6 +158,9 @@ class DialoguePage(Page):
             self.targets = []
             said = self.desk.session_note or "The dialogue begins when the run has been read."
             return [indent(row, MARGIN) for row in (rule("dialogue", room), *map(line, wrap(said, room)))]
+        asked_id = "" if found.question is None else found.question.id
+        if asked_id != self._shown_id:  # it is read from its first word on
+            self._shown_id, self.top = asked_id, 0
         foot = _foot(found, room)
         if width >= WIDE:
             left = room * 55 // 100
