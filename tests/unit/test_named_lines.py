@@ -8,6 +8,7 @@ import pytest
 from synthetic_run import MS, Fault, Job, folded, frames
 from unit.test_stack_cards import LATE, WAITING, entry
 
+from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.session.conduct import conduct
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.recorded import Recorded
@@ -19,16 +20,16 @@ LATE_RANK = Job(num_steps=300, faults=(Fault("backward", (2,), 20 * MS),))
 NAMED = "Shorten what rank 2 does at train.py:49 in wait: 20 ± 3 ms a step; its peer, rank 0: none."
 
 
+def advisor_that_looked(job: Job, *stacks: dict[str, object], at_s: float = 20.0) -> Advisor:
+    """Of a run whose rank 2 was looked at; at_s: when that was told, by the host's clock."""
+    at_ns = round(at_s * 1e9)
+    told = {"mono_ns": at_ns, "ranks": [], "stacks": [*stacks]}
+    return folded([*frames(job), Frame(FrameKind.STATUS, "node0/1/1", 9000, 20 * 10**9, told)])
+
+
 def looked_at(job: Job, *stacks: dict[str, object]) -> RunView:
     """A run whose rank 2 was looked at."""
-    answer = Frame(
-        FrameKind.STATUS,
-        "node0/1/1",
-        9000,
-        20 * 10**9,
-        {"mono_ns": 20 * 10**9, "ranks": [], "stacks": [*stacks]},
-    )
-    return folded([*frames(job), answer]).view()
+    return advisor_that_looked(job, *stacks).view()
 
 
 def first_change(view: RunView) -> str:
@@ -65,3 +66,20 @@ def test_a_line_that_explains_little_of_the_loss_leaves_the_advice() -> None:
     job = replace(LATE_RANK, faults=(Fault("backward", (2,), 100 * MS),))
     view = looked_at(job, entry(2, [LATE, WAITING] * 75), entry(0, [WAITING] * 150))
     assert "find the lines of code" in first_change(view)
+
+
+def test_steps_that_are_over_name_the_lines_that_were_sampled_in_them_and_ask_nothing_of_the_job() -> None:
+    """A stretch with the sampled steps in it lost their line; step 100 of a replay asked a job that was gone."""
+    seen = (entry(2, [LATE, WAITING] * 75), entry(0, [WAITING] * 150))
+    table = advisor_that_looked(LATE_RANK).steps_of_job(0, 299)
+    assert table is not None
+    begins_s = table[0].end_s_RK[2] + table[0].origin_ns_R[2] * 1e-9
+    advisor = advisor_that_looked(LATE_RANK, *seen, at_s=float(begins_s[200]))
+    for view in (advisor.view_of_stretch((20, 299)), advisor.view_of((20, 299)), advisor.view_at(250)):
+        assert NAMED == first_change(view)
+        assert [7] == [card.look for card in view.cards]
+    for view in (advisor.view_of_stretch((190, 299)), advisor.view_of((20, 150)), advisor.view_at(150)):
+        (found,) = [one for one in view.findings if one.id == "straggler"]
+        assert found.actions[0].text.startswith("Look at what this rank alone does")
+        assert not any("tuiadvisor stacks" in f"{act.command}" for act in found.actions)
+        assert not view.cards

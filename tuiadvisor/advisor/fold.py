@@ -31,7 +31,7 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.restarts import restarts
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
-from tuiadvisor.advisor.assemble.stack_cards import stack_cards
+from tuiadvisor.advisor.assemble.stack_cards import looks_within, stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, in_detail, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
@@ -135,7 +135,7 @@ class Advisor(Intake):
             with_now=steps is None,
             is_over=bool(over),
         )
-        cards = stack_cards(self.roster.stack_looks.newest_first()) if steps is None else ()
+        cards = self._cards(seen, steps)
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
@@ -153,7 +153,8 @@ class Advisor(Intake):
             ranks=rows,
             groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            findings=self._findings(said, cards, probe, is_over=bool(over)),
+            # Of steps that are over nothing is asked of the job as it is now, which may have ended or changed.
+            findings=self._findings(said, cards, probe, is_over=bool(over) or steps is not None),
             verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
@@ -202,6 +203,13 @@ class Advisor(Intake):
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
             cards=cards,
         )
+
+    def _cards(self, seen: Seen, steps: tuple[int | None, int] | None) -> tuple[StackCard, ...]:
+        """Of all looks at stacks; of chosen steps those that were taken in them."""
+        looks = self.roster.stack_looks.newest_first()
+        if steps is None:
+            return stack_cards(looks)
+        return stack_cards(looks_within(looks, seen.table, from_the_start=steps[0] is None))
 
     def _findings(
         self, said: Concluded, cards: tuple[StackCard, ...], probe: ProbeWork | None, *, is_over: bool

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tuiadvisor.metrics.sampling.line_kinds import LOADER, OWN_CODE, kind_of, line_kinds
 from tuiadvisor.metrics.sampling.line_shares import LIMITS, compared, is_enough
 from tuiadvisor.metrics.sampling.worker_stages import COLLATE, DATASET, IDLE, worker_stages
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.sampling.code_line import CodeLine
     from tuiadvisor.metrics.sampling.line_shares import LineShare
     from tuiadvisor.metrics.sampling.sampled import Sampled
+    from tuiadvisor.metrics.steps.step_table import StepTable
 
 MAX_LINES: Final = 12
 OF_WORKERS: Final = {DATASET: "dataset", COLLATE: "collate", IDLE: "idle workers"}
@@ -29,6 +32,28 @@ WAYS: Final = {"py-spy": "by py-spy, nothing stopped", "inside": "by a thread in
 def stack_cards(looks: Sequence[Look]) -> tuple[StackCard, ...]:
     """One a look, the newest first."""
     return tuple(_hang(look) if look.subject == "hang" else _card(look) for look in looks)
+
+
+def looks_within(looks: Sequence[Look], table: StepTable | None, *, from_the_start: bool) -> tuple[Look, ...]:
+    """Those that were taken in the steps of the table, by its ranks' clocks.
+
+    from_the_start: the steps are all until one of them, however few the table holds.
+    """
+    if table is None or not table.num_steps:
+        return ()
+    return tuple(look for look in looks if _is_within(look, table, from_the_start=from_the_start))
+
+
+def _is_within(look: Look, table: StepTable, *, from_the_start: bool) -> bool:
+    own = look.thread(look.of)
+    if look.told_ns is None or own is None or look.of not in table.ranks:
+        return False
+    row = table.ranks.index(look.of)
+    begins_s = table.begin_s_RK[row][np.isfinite(table.begin_s_RK[row])]
+    told_s = (look.told_ns - int(table.origin_ns_R[row])) * 1e-9
+    if not begins_s.size or look.told_ns > int(table.last_end_ns_R[row]):
+        return False
+    return from_the_start or told_s - (own.elapsed_s or 0.0) >= float(begins_s.min())
 
 
 def _card(look: Look) -> StackCard:

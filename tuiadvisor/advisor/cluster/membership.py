@@ -364,7 +364,7 @@ class Roster:
         for entry in objects(payload, "stacks"):
             rank = integer(entry, "rank")
             if rank is not None and rank in self.ranks and not self._is_anothers(agent, rank):
-                self.stack_looks.take(entry, self.ranks[rank].still_since_ns)
+                self.stack_looks.take(entry, self.ranks[rank].still_since_ns, now_ns)
         for entry in objects(payload, "recorders"):
             rank = integer(entry, "rank")
             if rank in self.ranks and not self._is_anothers(agent, rank):

@@ -34,6 +34,7 @@ class Look:
     subject: str
     of: int
     stood_since_ns: int | None = None  # since when it stood where it was looked at, on its host's clock
+    told_ns: int | None = None  # when that rank's samples were told, on its host's clock
     threads: list[Sampled] = field(default_factory=list)
 
     def thread(self, rank: int) -> Sampled | None:
@@ -51,10 +52,10 @@ class StackLooks:
     def __init__(self) -> None:
         self._looks: dict[int, Look] = {}
 
-    def take(self, entry: Payload, stood_since_ns: int | None = None) -> None:
+    def take(self, entry: Payload, stood_since_ns: int | None = None, told_ns: int | None = None) -> None:
         """One thread's samples; whose rank it is has been checked.
 
-        stood_since_ns: since when that rank has not moved.
+        stood_since_ns: since when that rank has not moved. told_ns: now, on its host's clock.
         """
         number, rank, of = integer(entry, "look"), integer(entry, "rank"), integer(entry, "of")
         if number is None or rank is None or of is None:
@@ -65,7 +66,7 @@ class StackLooks:
             while len(self._looks) > MAX_LOOKS:
                 del self._looks[next(iter(self._looks))]
         if rank == of:
-            look.stood_since_ns = stood_since_ns
+            look.stood_since_ns, look.told_ns = stood_since_ns, told_ns
         if len(look.threads) < MAX_THREADS:
             look.threads.append(_sampled(entry, rank))
 
