@@ -103,6 +103,14 @@ class Question:
         """Whether to ask it of this run; where the evidence is missing it is asked."""
         return self.when is None or self.when(evidence) is not False
 
+    def speaks(self, answer: str | float, action: str, risk: str) -> tuple[int, ...]:
+        """What an answer says of an action: 1 for each mark that speaks for it, -1 for each against."""
+        return tuple(
+            1 if mark[0] == "+" else -1
+            for mark in self.favours.get(str(answer), ())
+            if mark[1:] in (action if mark[1:5] != "risk" else f"risk {risk}")
+        )
+
 
 def questions_dir() -> Path:
     """The folder of questions in the shipped catalogue."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from synthetic_run import MS, Fault, Job, folded, frames
+from unit.test_loader_stages import EMPTY, ONE_LATE, sequence_of
 from unit.test_stack_cards import LATE, WAITING, entry
 
 from tuiadvisor.advisor.fold import Advisor
@@ -22,9 +23,13 @@ NAMED = "Shorten what rank 2 does at train.py:49 in wait: 20 ± 3 ms a step; its
 
 def advisor_that_looked(job: Job, *stacks: dict[str, object], at_s: float = 20.0) -> Advisor:
     """Of a run whose rank 2 was looked at; at_s: when that was told, by the host's clock."""
-    at_ns = round(at_s * 1e9)
-    told = {"mono_ns": at_ns, "ranks": [], "stacks": [*stacks]}
-    return folded([*frames(job), Frame(FrameKind.STATUS, "node0/1/1", 9000, 20 * 10**9, told)])
+    return folded([*frames(job), answer_at(at_s, *stacks)])
+
+
+def answer_at(at_s: float, *stacks: dict[str, object]) -> Frame:
+    """What an agent tells of stacks."""
+    told = {"mono_ns": round(at_s * 1e9), "ranks": [], "stacks": [*stacks]}
+    return Frame(FrameKind.STATUS, "node0/1/1", 9000, 20 * 10**9, told)
 
 
 def looked_at(job: Job, *stacks: dict[str, object]) -> RunView:
@@ -83,3 +88,46 @@ def test_steps_that_are_over_name_the_lines_that_were_sampled_in_them_and_ask_no
         assert found.actions[0].text.startswith("Look at what this rank alone does")
         assert not any("tuiadvisor stacks" in f"{act.command}" for act in found.actions)
         assert not view.cards
+
+
+def without_workers() -> list[Frame]:
+    """Rank 1 is late in data, and no rank has worker processes."""
+    told = []
+    for one in sequence_of(ONE_LATE, EMPTY, workers=0):
+        if one.kind is FrameKind.HELLO:
+            ranks = [
+                {**each, "model": {"models": 1, "params": 1000, "workers": 0}}
+                for each in one.payload["ranks"]
+            ]
+            told.append(replace(one, payload={**one.payload, "ranks": ranks}))
+        else:
+            told.append(one)
+    return told
+
+
+def test_a_rank_that_makes_its_batches_itself_has_the_line_of_its_data_set_named() -> None:
+    """It sleeps in its data set: the overview said workers, the dialogue its shard, neither the line."""
+    stacks = [entry(1, [LATE, WAITING] * 75, of=1), entry(0, [WAITING] * 150, of=1)]
+    unseen = folded(without_workers()).view()
+    assert "tuiadvisor stacks 1 --lines" in first_change(unseen)
+    view = folded([*without_workers(), answer_at(20.0, *stacks)]).view()
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert found.actions[0].text.startswith("Shorten what rank 1 does at train.py:49 in wait")
+    assert found.actions[0].text == first_change(view)
+    assert found.actions[1].text.startswith("Give the DataLoader worker processes")
+
+
+@pytest.mark.parametrize(("busy", "place"), [(0.97, -1), (0.3, 0), (0.85, 1)])
+def test_the_overview_and_the_dialogue_begin_with_the_same_change(busy: float, place: int) -> None:
+    """Measured processors ordered the dialogue's changes alone: with full ones more workers come last, on both."""
+    hosts = [
+        Frame(
+            FrameKind.HOST, "node0/1/1", 9100 + num, at_ns, {"host": "node0", "mono_ns": at_ns, "cpu": busy}
+        )
+        for num, at_ns in enumerate(range(10**9, 9 * 10**9, 10**9))
+    ]
+    view = folded([*without_workers(), *hosts]).view()
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert found.actions[place].text.startswith("Give the DataLoader worker processes")
+    first = found.actions[0]
+    assert first_change(view) == first.text + (f" ({first.command})" if first.command else "")

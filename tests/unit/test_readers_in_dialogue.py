@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from synthetic_run import MS, Fault, Job, final_view, folded
+from test_loader_stages import EMPTY, ONE_LATE, sequence_of
 from test_readers import COMPUTE, IN_STORAGE, JOB, READS
 from test_storage_wait import Told, seen
 
@@ -93,3 +95,33 @@ def test_the_first_question_is_the_one_that_splits_the_causes(told: Told) -> Non
     asked = session_on(told).dialogue.question
     assert asked is not None
     assert "storage_at_ceiling" == asked.id
+
+
+@pytest.mark.parametrize(("on_core", "is_costly"), [(0.04, False), (1.0, True)])
+def test_a_late_rank_that_makes_its_batches_off_its_core_has_no_costly_samples(
+    on_core: float, *, is_costly: bool
+) -> None:
+    """100 ms of sleep a step in its data set: costly samples led, though its thread used 5 ms of processor time."""
+    job = Job(num_ranks=4, num_steps=200, faults=(Fault("data", (2,), 0.02),))
+    view = final_view(job)
+    late = next(one for one in view.findings if one.id == "straggler")
+    told = replace(late, evidence={**late.evidence, "wait_on_core_share": on_core})
+    rest = tuple(one for one in view.findings if one != late)
+    run = Recorded("run", replace(view, findings=(told, *rest)))
+    held = conduct([run], Intent(), {}, load_questions())
+    found = {one.words: one.now for one in held.dialogue.causes}
+    assert (found[COSTLY] > found[STORAGE]) == is_costly
+    assert (found[COSTLY] > found.get(NETWORK, 0.0)) == is_costly
+
+
+def test_how_long_a_thread_that_makes_its_batches_was_on_a_core_is_known() -> None:
+    """By the kernel's count; behind worker processes its own time tells nothing of theirs."""
+    job = replace(ONE_LATE, faults=(Fault("data_wait", (1,), 60 * MS),))
+    for workers in (0, 2):
+        (late,) = [
+            one
+            for one in folded(sequence_of(job, EMPTY, workers=workers)).view().findings
+            if one.id == "straggler"
+        ]
+        share = late.evidence.get("wait_on_core_share")
+        assert share is None if workers else 0.0 < float(str(share)) < 0.6

@@ -38,6 +38,7 @@ from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.concluding import conclude, is_whole, why_undecided
 from tuiadvisor.advisor.detail.device_times import of_job
 from tuiadvisor.advisor.intake import Intake
+from tuiadvisor.advisor.judge.action_order import in_measured_order
 from tuiadvisor.advisor.judge.findings import catalog, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import with_stall
@@ -47,12 +48,14 @@ from tuiadvisor.advisor.steps.trend import of_devices, of_steps, until
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, OPEN_END
 from tuiadvisor.paused_gc import collector_off
+from tuiadvisor.views.measured import watched
 from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.advisor.concluding import Concluded
+    from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.advisor.judge.goodput import Accounted
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.step_table import StepTable
@@ -136,6 +139,9 @@ class Advisor(Intake):
             is_over=bool(over),
         )
         cards = self._cards(seen, steps)
+        hosts = tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts))
+        retries = self.roster.host_use.num_alloc_retries if self.on_device else None
+        judged = in_measured_order(said.judged, watched(hosts, retries, seen.step.shares))
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
@@ -154,13 +160,13 @@ class Advisor(Intake):
             groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
             # Of steps that are over nothing is asked of the job as it is now, which may have ended or changed.
-            findings=self._findings(said, cards, probe, is_over=bool(over) or steps is not None),
+            findings=self._findings(judged, cards, probe, is_over=bool(over) or steps is not None),
             verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
             wall=self._wall(seen, said, accounted) if steps is None else None,
             trend=self._trend(seen, marks(said.judged, diagnosis, begun)),
-            hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
+            hosts=hosts,
             rank_devices=seen.rank_devices,
             links=seen.links,
             placements=seen.placements,
@@ -191,7 +197,7 @@ class Advisor(Intake):
             clock=seen.clock,
             imported=self.roster.header.imported,
             traced=self.roster.header.traced,
-            alloc_retries=self.roster.host_use.num_alloc_retries if self.on_device else None,
+            alloc_retries=retries,
             stall=said.stalled,
             no_step=said.no_step,
             step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
@@ -212,11 +218,11 @@ class Advisor(Intake):
         return stack_cards(looks_within(looks, seen.table, from_the_start=steps[0] is None))
 
     def _findings(
-        self, said: Concluded, cards: tuple[StackCard, ...], probe: ProbeWork | None, *, is_over: bool
+        self, judged: list[Judged], cards: tuple[StackCard, ...], probe: ProbeWork | None, *, is_over: bool
     ) -> tuple[Finding, ...]:
         """What was judged, with lines of code, processes, and what a burst of detail would tell of a live run."""
         found = with_processes(
-            with_lines(said.judged, cards, self.roster.looks_at_stand()), self.roster, is_over=is_over
+            with_lines(judged, cards, self.roster.looks_at_stand()), self.roster, is_over=is_over
         )
         return tuple(one if is_over else with_burst_wanted(one, probe) for one in found)
 

@@ -27,7 +27,7 @@ from tuiadvisor.metrics.series.what_if import at_least, down_to, gain
 from tuiadvisor.metrics.steps.accounting import least_compute_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES
-from tuiadvisor.phases import COMPUTE
+from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _measured(
         hosts,
         worst.cause.name,
         what_if,
-        _details(group, what_if),
+        _details(group, what_if) | _on_core_in_wait(diagnosis, worst, facts.loaders),
         at_best=worst.cause.name == "data_wait" and _make_ahead(ranks, facts.loaders),
     )
 
@@ -276,6 +276,23 @@ def _details(group: list[LateRank], what_if: Gain) -> Details:
     if cause.unobserved:
         details["unobserved"] = ", ".join(cause.unobserved)
     return details
+
+
+def _on_core_in_wait(diagnosis: Diagnosis, entry: LateRank, loaders: dict[int, LoaderBatches]) -> Details:
+    """Of a rank that makes its batches itself: for which share of that its thread can have been on a core, at most.
+
+    The kernel counts its time over the whole step. What it does in the rest, a sleep, a lock, a read, is not known.
+    """
+    batches = loaders.get(entry.rank)
+    if entry.cause.name != "data_wait" or batches is None or not batches.workers_B.size:
+        return {}
+    table, row = diagnosis.steady, entry.late.row
+    wait_s_K, cpu_s_K = table.phase_s_PRK[PHASES.index("data_wait"), row], table.cpu_s_RK[row]
+    known_K = np.isfinite(wait_s_K) & np.isfinite(cpu_s_K)
+    wait_s = float(wait_s_K[known_K].sum())
+    if (batches.workers_B > 0).any() or wait_s <= 0:
+        return {}
+    return {"wait_on_core_share": min(float(cpu_s_K[known_K].sum()) / wait_s, 1.0)}
 
 
 def _seen_cause(cause: LatePhase) -> SeenCause | None:

@@ -26,13 +26,14 @@ from tuiadvisor.session.evidence import (
 )
 from tuiadvisor.session.intent import PRESET
 from tuiadvisor.session.limits import amount
-from tuiadvisor.session.measured import EXPOSED, measured_answers
+from tuiadvisor.session.measured import measured_answers
 from tuiadvisor.session.remaining import startup
 from tuiadvisor.session.seven import seven_questions
 from tuiadvisor.session.sizes import ranking, sizes
 from tuiadvisor.session.sums import sum_words
 from tuiadvisor.session.tuning import tuning, why_not
 from tuiadvisor.views.goodput import waterfall_words
+from tuiadvisor.views.measured import EXPOSED
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds, share
 

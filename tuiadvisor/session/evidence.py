@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.phases import COMPUTE, GROWING
 from tuiadvisor.scaling.batch import law_of_batches
 from tuiadvisor.views.devices import num_devices
+from tuiadvisor.views.measured import mean_known, watched
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tuiadvisor.scaling.batch import BatchLaw
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import Finding, PastFinding, PauseView, RunView, StepSummary
@@ -108,6 +107,7 @@ def facts(
     checkpoints = _checkpoints(view)
     ranks, devices = view.run.world_size or (len(view.ranks) or None), num_devices(view.rank_devices)
     shared = devices is not None and devices < len(view.rank_devices) == ranks
+    seen = watched(view.hosts, view.alloc_retries, step.shares)
     return Facts(
         name=name,
         num_devices=devices if shared else ranks,
@@ -116,7 +116,9 @@ def facts(
         is_imported=view.imported is not None,
         has_kernels=view.device_work is not None,
         device_parts=_device_parts(view),
-        device_compute=_mean(one.compute for one in view.device_work.ranks) if view.device_work else None,
+        device_compute=mean_known(one.compute for one in view.device_work.ranks)
+        if view.device_work
+        else None,
         num_hosts=len(view.run.hosts) or None,
         num_stages=_num_stages(view),
         has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),
@@ -158,13 +160,13 @@ def facts(
         startup_s=view.wall.startup_s if view.wall else None,
         checkpoint_share=checkpoints.share if checkpoints else None,
         checkpoint_every_s=_checkpoint_every_s(checkpoints, step_s),
-        host_busy=_most(host.cpu_mean for host in view.hosts),
-        iowait=_most(host.iowait_mean for host in view.hosts),
-        disk_busy=_most(host.disk_busy_mean for host in view.hosts),
-        disk_reads_s=_most(host.disk_reads_s_mean for host in view.hosts),
-        device_busy=_mean(host.device_busy_mean for host in view.hosts),
-        device_memory=_most(host.device_memory_most for host in view.hosts),
-        alloc_retries=view.alloc_retries,
+        host_busy=seen.host_busy,
+        iowait=seen.iowait,
+        disk_busy=seen.disk_busy,
+        disk_reads_s=seen.disk_reads_s,
+        device_busy=seen.device_busy,
+        device_memory=seen.device_memory,
+        alloc_retries=seen.alloc_retries,
         device_power_w=_power(view),
         mfu=view.efficiency.mfu if view.efficiency else None,
         mfu_why=(view.efficiency.why or "") if view.efficiency else "",
@@ -208,16 +210,7 @@ def _slack(step: StepSummary) -> float:
 def _power(view: RunView) -> float | None:
     """None unless every rank's device tells it."""
     told = [one.power_w for one in view.rank_devices]
-    return _mean(told) if told and None not in told and _all_ranks_counted(view) else None
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    return mean_known(told) if told and None not in told and _all_ranks_counted(view) else None
 
 
 def _checkpoints(view: RunView) -> PauseView | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.session.measured import with_measured
+from tuiadvisor.views.measured import is_looked_into
 from tuiadvisor_rules.loader import RISKS
 
 if TYPE_CHECKING:
@@ -34,13 +35,15 @@ def levers(
 ) -> tuple[Lever, ...]:
     """Best first: what answers speak for, the largest loss, the rule's order; last resorts last.
 
-    The overview names the rule's first action: no risk moves another before it. Nor does an answer that was measured
-    where looks chose the actions, for they are of what is slow itself.
+    The overview names a finding's first action, and what was measured has ordered them there already: no risk moves
+    another before it. Nor does an answer that was measured where looks chose the actions or named the line of code,
+    for they are of what is slow itself.
     """
     every = with_measured(run, answers)
     found = []
     for finding in run.findings:
-        heard = answers if _is_looked_into(finding) else every
+        is_named = run.look is not None and run.look.rank in finding.ranks
+        heard = answers if is_named or is_looked_into(finding) else every
         for action in finding.actions:
             said = list(_said(action, heard, questions))
             score = sum(sign for sign, _ in said)
@@ -57,11 +60,6 @@ def levers(
     )
 
 
-def _is_looked_into(finding: Finding) -> bool:
-    """Whether looks at its processes found what it is: a late rank's cause, or what those do who read for all."""
-    return any(finding.evidence.get(name) is not None for name in ("seen_cause", "readers_storage_share"))
-
-
 def _said(
     action: Action, answers: Mapping[str, str | float], questions: tuple[Question, ...]
 ) -> Iterator[tuple[int, str]]:
@@ -69,10 +67,8 @@ def _said(
         if question.id not in answers:
             continue
         answer = answers[question.id]
-        for mark in question.favours.get(str(answer), ()):
-            sign = 1 if mark[0] == "+" else -1
-            if mark[1:] in (action.text if mark[1:5] != "risk" else f"risk {action.risk}"):
-                yield sign, f"“{question.ask}” ({answer}) speaks {'for' if sign > 0 else 'against'} it"
+        for sign in question.speaks(answer, action.text, action.risk):
+            yield sign, f"“{question.ask}” ({answer}) speaks {'for' if sign > 0 else 'against'} it"
 
 
 def risk_order(risk: str) -> int:

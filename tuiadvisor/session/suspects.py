@@ -3,7 +3,7 @@
 In: findings, answers.  Out: weights that sum to 1, heaviest first. The weight is no probability that was observed: it
 is the loss of the findings that a cause would explain, doubled by each answer for it and halved by each against it.
 What is taken from causes so and given to none of the others is something else's, which no finding names. Where those
-who read for all ranks were looked at, what they were met doing divides the loss among its causes.
+who read for all ranks, or for a late one, were looked at, what they were met doing divides the loss among its causes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.evidence import EXPOSED_PART
-from tuiadvisor.session.measured import STACKS, readers_do
+from tuiadvisor.session.measured import STACKS, reader_does, readers_do
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
 
 if TYPE_CHECKING:
@@ -210,11 +210,12 @@ def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[st
             continue
         if suspect.only_if and not _sign(f"+{suspect.only_if}", answers):
             continue
-        if suspect.only_seen and not any(doing.get(which) for which in suspect.doing):
-            continue
         findings = [one for one in run.findings if _explains(suspect, one, run.look)]
+        does = [doing if one.id in DATA else reader_does(one) for one in findings]
+        if suspect.only_seen and not any(each.get(which) for each in does for which in suspect.doing):
+            continue
         lost = [
-            *(_loss(one) * _part(suspect, one, doing) for one in findings),
+            *(_loss(one) * _part(suspect, each) for one, each in zip(findings, does, strict=True)),
             *(parts[name] for name in suspect.of & parts.keys()),
         ]
         if lost:
@@ -228,9 +229,9 @@ def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[st
             yield name, lost_s, ()
 
 
-def _part(suspect: Suspect, finding: Finding, doing: Mapping[str, float]) -> float:
-    """Of the loss, by what readers were met doing: theirs is the wait of all ranks, no late rank's own."""
-    if not doing or not suspect.doing or finding.id not in DATA:
+def _part(suspect: Suspect, doing: Mapping[str, float]) -> float:
+    """Of the loss, by what whoever reads was met doing: for all ranks, or for the one that is late."""
+    if not doing or not suspect.doing:
         return 1.0
     causes = sum(doing[which] for which in suspect.doing)
     return max(causes + sum(doing[which] for which in suspect.cures) / FACTOR, LEAST_MET)

@@ -90,6 +90,7 @@ NAMES = {
     "wandering_steps": "a rank stays late for about",
     "onset_seen": "its beginning was seen",
     "cpu_share_of_compute": "of its compute, on a core",
+    "wait_on_core_share": "of its wait for data, its thread on a core at most",
     "unobserved": "phases not observed",
     "storage_share": "waiting for storage, share of the looks at who reads for it",
     "peers_storage_share": "the same of its typical peer",
