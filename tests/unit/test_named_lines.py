@@ -14,6 +14,7 @@ from tuiadvisor.session.conduct import conduct
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.tui.pages.sections import culprits
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.questions import load_questions
 
@@ -131,3 +132,18 @@ def test_the_overview_and_the_dialogue_begin_with_the_same_change(busy: float, p
     assert found.actions[place].text.startswith("Give the DataLoader worker processes")
     first = found.actions[0]
     assert first_change(view) == first.text + (f" ({first.command})" if first.command else "")
+
+
+def test_a_line_of_ones_own_is_no_fault_of_the_host() -> None:
+    """A json.dump in the loop: the bottleneck was "host", its layer cpu-os, beside the line that is to change."""
+    view = looked_at(
+        replace(LATE_RANK, faults=(Fault("other", (2,), 20 * MS),)),
+        entry(2, [LATE, WAITING] * 75),
+        entry(0, [WAITING] * 150),
+    )
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert (found.phase, found.layer, found.actions[0].text) == ("host", "application", NAMED)
+    session = conduct([Recorded("run", view)], Intent(), {}, load_questions())
+    assert "(layer: application)" in session.stages[0].conclusion
+    said = [row.text for row in culprits(view, 100, 3)]
+    assert ["rank 2 arrives last: own code or host," in text for text in said] == [True]

@@ -19,7 +19,7 @@ from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.agent.rank_link import DATA_WAIT, RankLink
 from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.input_bound import _readers
-from tuiadvisor.causes.straggler import layer_of, layer_of_host
+from tuiadvisor.causes.straggler import OWN_CODE, layer_of, layer_of_host
 from tuiadvisor.events import RankState
 from tuiadvisor.metrics.lateness.off_core import OffCore
 from tuiadvisor.metrics.lateness.readers import Readers, readers_of_all
@@ -229,10 +229,13 @@ def test_shares_are_means_over_the_ranks() -> None:
         ({"waits_for_storage": 1}, "data_wait", "storage", "storage"),
         ({"in_device": 1}, "backward", "gpu-compute", "gpu-compute"),
         ({"in_device": 0, "is_limited": 0}, "h2d", "runtime", None),
+        ({}, "host", "cpu-os", None),
+        ({"phase_words": OWN_CODE}, "host", "application", None),
+        ({"phase_words": OWN_CODE, "is_stopped": 1}, "host", "cpu-os", "cpu-os"),
     ],
 )
 def test_a_late_rank_s_layer_is_that_of_what_explains_it(
-    values: dict[str, int], phase: str, layer: str, of_host: str | None
+    values: dict[str, object], phase: str, layer: str, of_host: str | None
 ) -> None:
     """A rank that a signal stops in forward lost its time to the application."""
     subject = Measured("straggler", values, phase=phase)

@@ -348,7 +348,10 @@ def _host_words(entry: LateRank) -> str:
 
 def layer_of(subject: Measured) -> str | None:
     """Of what explains the lateness, where something does; else of the phase that it falls into."""
-    return layer_of_host(subject) or LAYERS.get(subject.phase or "")
+    found = layer_of_host(subject)
+    if found is None and str(subject.values.get("phase_words") or "").startswith(OWN_CODE):
+        return "application"
+    return found or LAYERS.get(subject.phase or "")
 
 
 def layer_of_host(subject: Measured) -> str | None:

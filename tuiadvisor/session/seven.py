@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.levers import risk_order
+from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def seven_questions(run: Facts, found: tuple[Candidate, ...], answers: Mapping[s
 def _where(finding: Finding) -> str:
     names = ", ".join(str(rank) for rank in finding.ranks[:6])
     ranks = f"rank{'s' * (len(finding.ranks) > 1)} {names}" if names else "the whole job"
-    phase = f", {finding.phase.replace('_', ' ')}" if finding.phase else ""
+    phase = f", {limit_name(finding.phase)}" if finding.phase else ""
     return f"layer {finding.layer}{phase}, {ranks}"
 
 

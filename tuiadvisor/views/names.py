@@ -11,6 +11,7 @@ LIMIT_NAMES: Final = {
     "comm_exposed": "exposed communication",
     "eval": "forward without backward",
     "h2d": "copy to device",
+    "host": "own code or host",  # outside the phases, or all of them alike: either may be the cause
     "wandering_lateness": "rotating straggler",
     "taking_turns": "varying stragglers",
 }

@@ -76,7 +76,9 @@ def _with_line(found: Finding, cards: Sequence[StackCard]) -> Finding:
     if not text:
         return found
     named = Action(text, None, asks[0].risk, "an hour")
-    return replace(found, actions=(named, *(act for act in found.actions if act not in asks)))
+    # What is to be changed is a line of the training's own, whatever part of the step it is in.
+    rest = tuple(act for act in found.actions if act not in asks)
+    return replace(found, actions=(named, *rest), layer="application")
 
 
 def _change(found: Finding, card: StackCard) -> str:

@@ -186,7 +186,7 @@ def _said(finding: Finding | None) -> str | None:
     title = finding.title
     if title[1:2].islower():
         title = title[:1].lower() + title[1:]
-    phase = (finding.phase or "").replace("_", " ")
+    phase = limit_name(finding.phase or "")
     return title if not phase or phase in title.lower() else f"{title} ({phase})"
 
 
