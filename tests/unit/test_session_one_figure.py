@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from synthetic_run import Fault, Job, final_view, folded, frames
+from synthetic_run import MS, Fault, Job, final_view, folded, frames
 from test_goodput_waterfall import born
 from thinned import num_examples
 
@@ -257,3 +257,19 @@ def test_the_step_of_the_evidence_is_the_one_that_its_parts_are_of() -> None:
     calm = final_view(Job(num_ranks=2, num_steps=200))
     one = conduct((Recorded("run.rec", calm),), Intent(), {}, QUESTIONS)
     assert "steady" not in said(one, "P1", "step")
+
+
+def test_a_late_rank_costs_no_more_than_it_is_late() -> None:
+    """Late by 122 ms in all steps, as a median, at a cost of 133 ms, a mean: read as an error."""
+    now_and_then = Fault("forward", (2,), 60 * MS, every=10)
+    found = final_view(Job(num_steps=300, faults=(Fault("forward", (2,), 20 * MS), now_and_then)))
+    late = next(one for one in found.findings if one.id == "straggler")
+    lateness_s = float(str(late.evidence["excess_s"]))
+    assert late.loss_s_per_step is not None
+    assert late.loss_s_per_step <= 1.01 * lateness_s
+    (row,) = [one for one in found.ranks if one.rank == 2]
+    assert row.caused_each_s == pytest.approx(lateness_s, rel=0.05)
+    session = conduct([Recorded("run", found)], Intent(), {}, QUESTIONS)
+    taken = re.search(r"a step takes ([\d.]+ ms)", session.loop.hypothesis)
+    assert taken is not None
+    assert f"would still take {taken[1]};" in session.stages[0].conclusion

@@ -356,6 +356,10 @@ class Desk:
             self._say("R: no run is open, so there is nothing to report")
             return
         self._say("writing the report …")  # of many ranks it takes seconds
+        conductor = self._conductor
+        if state.session is not None and conductor is not None and conductor.path == state.open_path:
+            self._advise()  # a live run has gone on since: figures beside each other are of one moment
+            state = self._state
         recording = state.open_path or self.live_path
         path = report_of_shown(recording, view, state.session, state.comparison, self._sizing)
         self._say(f"report written to {path}")

@@ -203,7 +203,7 @@ def _of_group(group: list[LateRank], what_if: Gain) -> Values:
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
-        "excess_s": max(entry.late.excess_s for entry in group),
+        "excess_s": max(entry.late.late_by_s for entry in group),
         "excess_share": max(entry.late.mean_excess_s for entry in group) / what_if.step_s,
         "hit_share": max(entry.late.hit_share for entry in group),
         "score": min(entry.late.score for entry in group),
@@ -454,7 +454,7 @@ straggler phase_words text the phase in plain words
 straggler loss_s s a step, gone if the group worked like its peers
 straggler loss_share share of the step
 straggler loss_share_low share lower end of its interval
-straggler excess_s s by which the group arrives later than its peers, in a typical step in which it is late
+straggler excess_s s by which the group arrives later than its peers, mean of the steps in which it is late
 straggler excess_share share lateness of the group as a share of the step, mean over all steps
 straggler cover share of the delay that the named phase holds
 straggler hit_share share of the steps in which the group is late

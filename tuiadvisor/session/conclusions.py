@@ -101,7 +101,10 @@ def _p1_concludes(material: Material) -> str:
         return f"No stage stands out above info; the {'longest part' if is_part else 'largest loss'} is {following}."
     bound, after = "", "After"
     if finding.loss_s_per_step is not None and run.step_s is not None:
+        prospect = material.case.prospect
         left = step_without(run.step_s, (finding.loss_s_per_step,))
+        if prospect is not None and prospect.finding == finding.id:
+            left = run.step_s / max(prospect.expected, 1.0)  # as the verdict and the hypothesis say it
         bound, after = f" Without it a step would still take {seconds(left)};", "after"
     title = finding.title[0].lower() + finding.title[1:]
     return f"What sets the pace: {title} (layer: {finding.layer}).{bound} {after} that the constraint is {following}."

@@ -81,6 +81,9 @@ class Late:
     row: int
     excess_s: float  # its work beyond its peers', in a typical step in which it is late
     mean_excess_s: float  # over all steps, without its longest ones
+    late_by_s: (
+        float  # mean over the steps in which it is late, as what it costs and what others wait are means
+    )
     score: float  # peers' work / its own; 1 = as fast as they
     gain: Gain  # its share of the loss, and the step without it
     since: int  # column (of the columns given) of the onset; 0 when it was late from the start
@@ -239,6 +242,7 @@ def _late(
         row=row,
         excess_s=typical_s,
         mean_excess_s=mean_s,
+        late_by_s=float(excess_K[hit_K].mean()) if hit_K.any() and not is_rare else typical_s,
         score=score,
         gain=what_if,
         since=onset if onset is not None else 0,
