@@ -45,12 +45,13 @@ PartitionName=all Nodes=slurm1,slurm2 Default=YES MaxTime=INFINITE State=UP
 CONF
 started="" nodes=""
 end() {
+    status=$?
     trap - EXIT TERM INT
     # unshare hears no SIGTERM; with it go the namespace and all that runs in it, jobs too.
     for pid in $nodes; do kill -9 "$pid" 2>/dev/null || true; done
     for pid in $started; do kill "$pid" 2>/dev/null || true; done
     wait
-    exit 0
+    exit "$status"
 }
 trap end EXIT TERM INT
 export SLURM_CONF="$folder/slurm.conf"
@@ -68,7 +69,10 @@ for node in slurm1 slurm2; do
     nodes="$nodes $!"
 done
 for _ in $(seq 3000); do
-    [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null | tr -d ' ')" = 2 ] && { echo up; break; }
+    [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null | tr -d ' ')" = 2 ] && { echo up; wait; }
+    for pid in $started $nodes; do
+        kill -0 "$pid" 2>/dev/null || { echo "one of the daemons has ended, see $folder/log"; exit 1; }
+    done
     sleep 0.1
 done
-wait
+echo "the nodes do not answer, see $folder/log"

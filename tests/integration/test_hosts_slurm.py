@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port
+from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port, free_ports
 from patience import PATIENCE_S, complaints, wait_until
 from rank_loops import is_late, recorded_until
 from traps import Traps
@@ -80,14 +80,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         parent.chmod(0o755)  # munge trusts no socket below a folder it may not pass
     env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PYTHONPATH": PYTHONPATH}
     env |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
-    port = free_port()
-    up = subprocess.Popen(
-        [str(UP), str(folder)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**env, "SLURM_TEST_PORT": str(min(port, 65_000))}, text=True, start_new_session=True,
-    )  # fmt: skip
+    up = _started(folder, env)
     try:
-        assert up.stdout is not None
-        assert "up" == up.stdout.readline().strip(), (folder / "log" / "slurmctld.log").read_text()[-2000:]
         made = Slurm(folder, env, up.pid)
         launch = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --node-rank=$SLURM_NODEID"
         meet = f"--master-addr=127.0.0.1 --master-port={free_port()}"
@@ -103,6 +97,25 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         up.wait(PATIENCE_S)
         if up.stdout is not None:
             up.stdout.close()
+
+
+def _started(folder: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+    """Both nodes answer; again with other ports where somebody else has taken one meanwhile."""
+    for attempt in range(3):
+        up = subprocess.Popen(
+            [str(UP), str(folder / str(attempt))],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**env, "SLURM_TEST_PORT": str(free_ports(3))}, start_new_session=True,
+        )  # fmt: skip
+        assert up.stdout is not None
+        env["SLURM_CONF"] = str(folder / str(attempt) / "slurm.conf")
+        said = up.stdout.readline().strip()
+        if said == "up":
+            return up
+        up.send_signal(signal.SIGTERM)
+        up.wait(PATIENCE_S)
+        up.stdout.close()
+    raise AssertionError(said)
 
 
 def _wait_for_ranks(slurm: Slurm) -> None:

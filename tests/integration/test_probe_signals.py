@@ -156,7 +156,8 @@ def test_phases_are_what_the_loop_itself_measures(tmp_path: Path, workers: int) 
         # The loop's own bookkeeping between its phases is no part of what it measures.
         spans = [is_close(mine[name], theirs[f"{name}_ns"]) for name in wanted[:-1]]
         outliers += not all(spans)
-        assert theirs["other_ns"] >= mine["other"] - 100_000
+        # The last one ends with its optimizer, the last that was seen of it.
+        assert theirs is steps[-1] or theirs["other_ns"] >= mine["other"] - 100_000
         assert theirs["samples"] == 4
     # A step may lose the processor exactly between the two clocks' reads; loader workers make that frequent.
     assert outliers < len(steps) / 2

@@ -31,8 +31,8 @@ from tuiadvisor.text.wording import past_facts
 from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.pages.around import around
 from tuiadvisor.tui.pages.events import EventsPage
-from tuiadvisor.views.event import CHANGE, GONE_S, NEW_PACE, SETTLE_S, Captured, Event, LevelChange, StepTimes
-from tuiadvisor.views.run_view import PastFinding, Trend
+from tuiadvisor.views.event import CHANGE, GONE_S, SETTLE_S, Captured, Event, LevelChange, StepTimes
+from tuiadvisor.views.run_view import NEW_PACE, PastFinding, Trend
 
 if TYPE_CHECKING:
     from pathlib import Path

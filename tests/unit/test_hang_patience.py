@@ -119,7 +119,7 @@ def test_pauses_far_apart_are_remembered_beyond_the_steps_that_are_looked_at(
 @pytest.mark.parametrize(
     ("at", "phases", "says"),
     [
-        ((50, 150, 250), BACKWARD, "no rank has moved since; some steps of this run take 17 s"),
+        ((50, 150, 250), BACKWARD, "no rank was seen to move since; some steps of this run take 17 s"),
         ((), dict.fromkeys(range(4), "other"), "ranks 0, 1, 2 and 3 are in code without a hook"),
         ((), {**BACKWARD, 0: "checkpoint"}, "rank 0 is writing a checkpoint"),
     ],

@@ -125,7 +125,7 @@ def test_a_host_whose_devices_are_capped_is_told_with_their_clock() -> None:
     """It was said to be late "mostly in backward", with NVML telling all along."""
     view = view_of(WEATHER["power cap on one node of four, NVML tells"].build(DeviceJob(num_ranks=8)))
     (found,) = (each for each in view.findings if each.id == "straggler")
-    assert "for host node1: 12.9 ms late" in found.message
+    assert "for host node1: 12.8 ms late" in found.message
     assert (
         f"all its ranks alike, on their devices, which run at 1526 MHz against 1755 ({CAPPED})"
         in found.message

@@ -303,7 +303,8 @@ def test_noise_alone_never_stops_a_run_whose_rest_fits_the_budget() -> None:
         costs = [1e6 / (run.step.throughput_steps_s or 1) / 3600 * 8 * 2.0 for run in seen]
         assert max(costs) > (fits.budget or 0)  # some of them look too dear
         assert {with_intent(run, fits).decided.decision for run in seen} == {"keep"}
-        dear = replace(fits, budget=0.5 * (fits.budget or 0))
+        # Stragglers that vary cost 40 % of the noisier ones' step: half of the budget would be enough without them.
+        dear = replace(fits, budget=0.3 * (fits.budget or 0))
         assert {with_intent(run, dear).decided.decision for run in seen} == {"stop"}
 
 

@@ -15,8 +15,10 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from tuiadvisor.log import Logger
 from tuiadvisor.stream.diskroom import DiskRoom
 
+logger: Final = Logger(__name__)
 CHUNK_BYTES: Final = 1 << 16
 END_BYTES: Final = (
     1 << 14
@@ -83,8 +85,10 @@ def keep(source: int, file: OutputFile) -> None:
         if is_well:
             try:
                 file.add(data)
-            except Exception:  # noqa: BLE001 - a fault of ours is no reason to stop a training: read on
+            except Exception:  # a fault of ours is no reason to stop a training: read on
                 is_well = False
+                with suppress(Exception):
+                    logger.exception("what the training prints is kept no more")
 
 
 def main() -> int:

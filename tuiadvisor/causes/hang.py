@@ -126,8 +126,8 @@ def unmoved_words(found: Unmoved, used_to_s: float | None) -> str:
             f"{rank_words(found.ranks)} {'is' if len(found.ranks) == 1 else 'are'} {PHASE_WORDS[found.phase]}"
         )
     if used_to_s is None or used_to_s * LONGER_THAN_USUAL <= MIN_STILL_S:
-        return "no rank has moved since"
-    return f"no rank has moved since; some steps of this run take {seconds(used_to_s)}"
+        return "no rank was seen to move since"
+    return f"no rank was seen to move since; some steps of this run take {seconds(used_to_s)}"
 
 
 def ending_words(ranks: tuple[int, ...]) -> str:
