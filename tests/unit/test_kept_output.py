@@ -13,8 +13,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.app import kept_output
 from tuiadvisor.app.kept_output import NUM_LINES, NUM_LINES_OF_ERROR, SAID_S, KeptOutput
@@ -237,3 +238,26 @@ def test_a_command_that_is_not_there_leaves_no_file(tmp_path: Path, monkeypatch:
     with pytest.raises(TuiadvisorError, match="check the command after --"):
         run_.run(parser.parse_args(["-o", "r.tuirec", "--", "./not-there"]))
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("whom", ["first", "second"])
+def test_who_prints_outlives_whoever_keeps(tmp_path: Path, whom: str) -> None:
+    """One of the two processes that hold the pipe is killed: more than a pipe holds is taken all the same."""
+    kept = KeptOutput(str(tmp_path / "r.tuirec"))
+    assert kept._keeper is not None
+    waiting = psutil.Process(kept._keeper.pid)
+    wait_until(lambda: bool(waiting.children()), "both are there")
+    (keeping,) = waiting.children()
+    (keeping if whom == "first" else waiting).kill()
+    script = "import sys; [print('x' * 4096) for _ in range(1000)]; print('end', file=open(sys.argv[1], 'w'))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "end")],
+        stdout=kept.descriptor,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "end").exists()
+    kept.handed_over()
+    kept._keeper.wait(PATIENCE_S)
+    kept.close()

@@ -1,8 +1,8 @@
 """A process of its own that keeps what a training prints while the screens have its terminal.
 
 In: the training's pipe as standard input.  Out: the file that is standard output, bounded: its beginning, and behind a
-line that says how much is left out its newest end. Whatever becomes of the file, the pipe is read to its end: a
-training that cannot print would stand still, and one whose print fails would die of it.
+line that says how much is left out its newest end. Whatever becomes of the file or of us, the pipe is read to its end:
+a training that cannot print would stand still, and one whose print fails would die of it.
 
     python -P -m tuiadvisor.app.output_keeper MAX_BYTES <PIPE >FILE
 """
@@ -91,9 +91,25 @@ def keep(source: int, file: OutputFile) -> None:
                     logger.exception("what the training prints is kept no more")
 
 
+def drain(source: int) -> None:
+    """Read to the end what nobody keeps any more."""
+    while os.read(source, CHUNK_BYTES):
+        pass
+
+
 def main() -> int:
-    """The keeper's own command line."""
-    keep(sys.stdin.fileno(), OutputFile(sys.stdout.fileno(), int(sys.argv[1])))
+    """The keeper's own command line: two processes, for whoever prints into a pipe without a reader ends by it.
+
+    The second one only waits; if the first is killed it reads on, and if the second is, nothing happens.
+    """
+    source = sys.stdin.fileno()
+    keeper = os.fork()
+    if keeper:
+        _, status = os.waitpid(keeper, 0)
+        if status:
+            drain(source)
+    else:
+        keep(source, OutputFile(sys.stdout.fileno(), int(sys.argv[1])))
     return 0
 
 
