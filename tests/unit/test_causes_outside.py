@@ -1048,7 +1048,7 @@ def test_who_lacked_a_core_for_some_seconds_may_have_been_drawn(
     assert named == any(row.is_culprit for row in view.ranks)
     if not named:
         assert view.verdict.finding == "crowded_host"
-        assert "ms late a step; whether it lacks a core by more than chance" in view.verdict.because
+        assert "tell whether it lacks a core by more than chance" in view.verdict.because
 
 
 @pytest.mark.parametrize(("num_steps", "named"), [(265, False), (530, True)])

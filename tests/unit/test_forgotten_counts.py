@@ -35,7 +35,10 @@ def test_who_was_late_for_long_enough_is_named_however_long_ago(now_s: int) -> N
 def test_of_too_short_a_stretch_it_is_said_how_long_one_tells() -> None:
     view = read(97 + 3 * ROOM).view_of_stretch((20, 80))
     assert view.verdict.decision is None
-    assert "takes 15 seconds of such steps without another change to know" in view.verdict.sentence
+    assert (
+        "15 seconds of such steps without another change tell whether it lacks a core"
+        in view.verdict.sentence
+    )
 
 
 def test_what_is_held_of_the_past_is_read() -> None:

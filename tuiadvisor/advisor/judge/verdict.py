@@ -134,8 +134,8 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     worst = max(late, key=lambda entry: entry.late.mean_excess_s)
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
     return (
-        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core by "
-        f"more than chance takes {SETTLED_S:.0f} seconds of such steps without another change to know"
+        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; "
+        f"{SETTLED_S:.0f} seconds of such steps without another change tell whether it lacks a core by more than chance"
     )
 
 
