@@ -29,6 +29,7 @@ AROUND_THE_MODEL = (
     "step_clock",
     "books",
     "forward_look",
+    "attributes",
 )
 
 # Stances of torch.compiler in which a guard that fails is answered by compiling anew.

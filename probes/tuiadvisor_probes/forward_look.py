@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .attributes import NOTHING, own
 from .guard import INSPECTION, attempt
 
 if TYPE_CHECKING:
@@ -33,12 +34,6 @@ PACKED_NAMES = (
 POSITIONS = "position_ids"
 MAX_LOOKED_AT = 1 << 16  # position ids in the host's memory, looked through once
 INPUT_NAMES = ("input_ids", "inputs_embeds", "pixel_values", "inputs", "x")
-
-
-def own(thing: Any) -> dict[str, Any]:
-    """What an object keeps itself; empty where it has no plain dict."""
-    found = object.__getattribute__(thing, "__dict__")
-    return found if isinstance(found, dict) else {}
 
 
 def parts_of(module: Any) -> dict[str, Any]:
@@ -72,7 +67,9 @@ class ForwardLook:
     def __init__(self, probe: Host, root: Any) -> None:
         self.probe = probe
         parts = (root, *parts_of(root).values())
-        self.root_accelerated = any("_original_forward" in own(part) for part in parts if part is not None)
+        self.root_accelerated = any(
+            own(part).get("_original_forward", NOTHING) is not NOTHING for part in parts if part is not None
+        )
         self.former: Any = None
         self.fast: set[int] = set()
         self.found: dict[str, Any] = {}

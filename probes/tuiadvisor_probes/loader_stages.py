@@ -13,6 +13,7 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from .attributes import own
 from .guard import INSPECTION, attempt
 from .packed_lengths import squares
 from .step_clock import GONE, UNKNOWN
@@ -95,8 +96,7 @@ def told_alone(probe: Host, original: Any, hook: Hook) -> Callable[[Any], Any]:
 
     def tuiadvisor_hook(iterator: Any) -> Any:
         fetcher = getattr(iterator, "_dataset_fetcher", None)
-        held = getattr(fetcher, "__dict__", {})
-        collate: Any = held.get("collate_fn")
+        collate: Any = own(fetcher).get("collate_fn")
         spent: list[int] = []
 
         def tuiadvisor_hook(samples: Any) -> Any:
@@ -107,12 +107,12 @@ def told_alone(probe: Host, original: Any, hook: Hook) -> Callable[[Any], Any]:
 
         asked_ns = monotonic_ns()
         if callable(collate):
-            held["collate_fn"] = tuiadvisor_hook
+            object.__setattr__(fetcher, "collate_fn", tuiadvisor_hook)
         try:
             batch = original(iterator)
         finally:
             if callable(collate):
-                held["collate_fn"] = collate
+                object.__setattr__(fetcher, "collate_fn", collate)
         came_ns = monotonic_ns()
         values = (clock.step, asked_ns, came_ns, 0, UNKNOWN, UNKNOWN, sum(spent) if spent else UNKNOWN)
         attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)

@@ -12,7 +12,8 @@ import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from .forward_look import ForwardLook, hook_frames, own, without_dynamo
+from .attributes import own
+from .forward_look import ForwardLook, hook_frames, without_dynamo
 from .guard import INSPECTION, attempt
 from .model_walk import Walk
 from .phases import NUM_PHASES
@@ -92,7 +93,7 @@ class ModelFacts:
             self.walk, self.num_walked = Walk(roots), len(roots)
             self.look = ForwardLook(probe, roots[0])
             self.look.arm()
-        self.loader = self.loader or loader_facts()
+        self.loader = self.loader or loader_facts(probe.clock)
         is_walked = self.walk.advance(TURN_NS) or self.num_turns >= MAX_TURNS
         self.num_turns += 1
         self.num_borders += 1
@@ -139,16 +140,17 @@ def micro_steps(probe: Host) -> int | None:
     return int(record[MICRO_STEPS]) or None
 
 
-def loader_facts() -> dict[str, Any]:
+def loader_facts(clock: Any) -> dict[str, Any]:
     """Of the DataLoader whose hook closes this step, if it is one."""
-    return attempt(INSPECTION, _loader_facts) or {}
+    return attempt(INSPECTION, _loader_facts, clock) or {}
 
 
-def _loader_facts() -> dict[str, Any]:
+def _loader_facts(clock: Any) -> dict[str, Any]:
     loaders: Any = sys.modules.get("torch.utils.data.dataloader")
     base = getattr(loaders, "_BaseDataLoaderIter", None)
-    for names in hook_frames():
-        iterator = names.get("iterator")
+    # The native core has no frame and says it itself.
+    iterators = [getattr(clock, "iterator", None), *(names.get("iterator") for names in hook_frames())]
+    for iterator in iterators:
         if base is None or not isinstance(iterator, base):
             continue
         held = own(iterator)
@@ -159,7 +161,7 @@ def _loader_facts() -> dict[str, Any]:
         if workers:
             found["persistent_workers"] = bool(held.get("_persistent_workers"))
             if type(held.get("_prefetch_factor")) is int:
-                found["prefetch"] = held["_prefetch_factor"]
+                found["prefetch"] = held.get("_prefetch_factor")
         return found
     return {}
 
@@ -174,7 +176,7 @@ def config_facts(roots: list[Any]) -> dict[str, Any]:
                 values = _values(names.get(name))
                 found = {
                     "config_" + fact: next(
-                        (values[key] for key in keys if type(values.get(key)) is int), None
+                        (value for key in keys if type(value := values.get(key)) is int), None
                     )
                     for fact, keys in CONFIG_KEYS.items()
                 }
@@ -182,7 +184,7 @@ def config_facts(roots: list[Any]) -> dict[str, Any]:
                     if values.get("is_encoder_decoder") is True:
                         found["encoder_decoder"] = True
                     if type(values.get("_attn_implementation_internal")) is str:
-                        found["attention"] = values["_attn_implementation_internal"][:30]
+                        found["attention"] = values.get("_attn_implementation_internal")[:30]
                     return found
             parts = names.get("_modules")
             if not isinstance(parts, dict):
@@ -193,7 +195,7 @@ def config_facts(roots: list[Any]) -> dict[str, Any]:
     return {}
 
 
-def _values(config: Any) -> dict[str, Any]:
+def _values(config: Any) -> Any:
     if type(config) is dict:
         return config
     if config is None or isinstance(config, (type, str, int, float)):

@@ -11,7 +11,8 @@ import sys
 from time import monotonic_ns
 from typing import Any
 
-from .forward_look import own, parts_of
+from .attributes import own
+from .forward_look import parts_of
 from .guard import INSPECTION, attempt
 
 EXPERT, RECOMPUTED, ADAPTER = 1, 2, 4  # bits that a module hands down to what is in it
@@ -31,7 +32,7 @@ CROSS_ATTENTION = frozenset(
 QUANTIZED = ("Params4bit", "Int8Params", "QTensor", "HQQLinear")
 
 
-def first_number(names: dict[str, Any], keys: tuple[str, ...]) -> int:
+def first_number(names: Any, keys: tuple[str, ...]) -> int:
     """The first of these that is a positive whole number; 0: none."""
     for key in keys:
         value = names.get(key)
@@ -255,7 +256,7 @@ class Walk:
 
     # --- what a module is
 
-    def _wrapper(self, module: Any, kind: type, name: str, names: dict[str, Any]) -> None:
+    def _wrapper(self, module: Any, kind: type, name: str, names: Any) -> None:
         bases = [base.__name__ for base in kind.__mro__]
         if "FSDPModule" in bases:
             self._wrapped("FSDP2")
@@ -305,7 +306,7 @@ class Walk:
             if primary is not None:
                 self.flat[id(info.module), info.param_name] = primary
 
-    def _recomputed(self, kind: type, name: str, names: dict[str, Any], marks: int) -> int:
+    def _recomputed(self, kind: type, name: str, names: Any, marks: int) -> int:
         switch = names.get("gradient_checkpointing")
         if name == "CheckpointWrapper" or switch is True:
             self.recompute = "yes"
@@ -323,7 +324,7 @@ class Walk:
         return marks
 
     def _attention(
-        self, module: Any, names: dict[str, Any], children: dict[str, Any], parameters: dict[str, Any]
+        self, module: Any, names: Any, children: dict[str, Any], parameters: dict[str, Any]
     ) -> int:
         """The attention that the module's children lie in, as its id; 0: none."""
         holder = self.holder.pop(id(module), 0)
@@ -346,7 +347,7 @@ class Walk:
             self.facts["heads"] = heads
         return id(module)
 
-    def _experts(self, child: Any, names: dict[str, Any], beside: list[Any]) -> None:
+    def _experts(self, child: Any, names: Any, beside: list[Any]) -> None:
         parts = own(child)
         held = parts_of(child)
         count = len(held) or first_number(parts, ("num_experts", "num_local_experts"))

@@ -15,6 +15,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import compiled, phases
+from .attributes import values_of
 from .forward_look import parts_of
 from .guard import INSPECTION, STAY_OUT, attempt
 from .other_frames import callers, forget_variables, tops, variables
@@ -27,6 +28,7 @@ MAX_ROOTS = 8
 MAX_PARTS = 8  # of one root, those with the most parameters
 MAX_DEPTH = 3  # parts of parts
 MAX_VALUES_PER_FRAME = 400
+MAX_ATTRIBUTES = 64
 STEPS_UNTIL_CALLED = 8
 MANY = 1 << 62
 UNSEEN_TRANSITIONS = 16  # more than in other steps: eight batches for which no forward was seen
@@ -210,8 +212,4 @@ def _attributes(value: Any) -> list[Any]:
     """
     if type(value).__module__ in ("builtins", "types") or issubclass(type(value), type):
         return []
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return []
-    return list(attributes.values())[:64] if type(attributes) is dict else []
+    return values_of(value)[:MAX_ATTRIBUTES]

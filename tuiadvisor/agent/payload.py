@@ -157,6 +157,7 @@ MODULE_ORDER: Final = (
     "barrier",
     "compiled",
     "eval_span",
+    "attributes",
     "forward_look",
     "roots",
     "buckets",
