@@ -19,10 +19,20 @@ from pathlib import Path
 from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("core.c")
-PHASES: Final = Path(__file__).with_name("phases.h")  # which the source includes
+PARTS: Final = ("phases.h", "hot.h", "books.h", "clock.h", "gate.h")  # which the source includes
 MACHINES: Final = ("x86_64", "aarch64")  # that a package brings a core for
 HERE: Final = os.uname().machine
-FLAGS: Final = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-z,now", "-Wl,-s")
+FLAGS: Final = (
+    "-O2",
+    "-fno-plt",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wl,-z,now",
+    "-Wl,-s",
+)
 # Calls of the C library stay open until the core is loaded, whichever it is then; a sanitizer brings one of its own.
 OF_NO_LIBRARY: Final = ("-nostdlib",)
 # A limited-API core casts its methods and leaves out the ends of tables, as CPython's own documentation does.
@@ -48,7 +58,9 @@ def compiler_for(machine: str) -> list[str]:
 
 def build_name() -> str:
     """Of the source: two cores of the same name are the same."""
-    return hashlib.sha256(SOURCE.read_bytes() + PHASES.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in (SOURCE, *map(SOURCE.with_name, PARTS)))
+    ).hexdigest()[:16]
 
 
 def is_current(output: Path = OUTPUT) -> bool:

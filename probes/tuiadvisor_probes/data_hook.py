@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import native, phases
 from . import step_clock as sc
 from .books import MAX_NOTES
-from .guard import INSPECTION, attempt, failing, nothing, timed
+from .guard import INSPECTION, attempt, failing, nothing, through, timed
 from .step_clock import BROKEN, CARE, DEVICE, GONE, MEASURING, NOW, STOPPED
 
 if TYPE_CHECKING:
@@ -120,22 +120,16 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
             nothing,
             phases.DATA_WAIT,
             code - phases.DATA_WAIT,
+            native.core.NEXT_BATCH,
             tensor=tensor_class,
             id_types=id_types,
+            shape=tensor_class.shape,
+            dtype=tensor_class.dtype,
         )
-        made = _through(gate.next_batch)
+        made = through(gate)
     update_wrapper(made, original, updated=())
     made._torchdynamo_inline = original  # type: ignore[attr-defined]  # as in guard.timed
     return made
-
-
-def _through(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """As guard's, for one argument."""
-
-    def tuiadvisor_hook(iterator: Any) -> Any:
-        return next_batch(iterator)
-
-    return tuiadvisor_hook
 
 
 def _patch_epoch_start(probe: Host, loader_class: Any, name: str) -> None:

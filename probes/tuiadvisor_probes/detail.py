@@ -12,6 +12,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from . import duty as dt
+from . import native
 from . import ring as ring_file
 from . import step_clock as sc
 from .patch import Patch
@@ -67,7 +68,7 @@ class Detail:
 
     def __init__(self, clock: sc.StepClock) -> None:
         self.clock = clock
-        self.duty = dt.Duty()
+        self.duty = dt.Duty(dt.MAX_TOGETHER if native.core is None else dt.MAX_ALONE)
         self.layers: list[Layer] = []
         self.endings: list[Callable[[], None]] = []
         self.has_point_to_point = False  # then sequence numbers differ between ranks
@@ -104,12 +105,13 @@ class Detail:
         mode = duty.mode
         settled = clock.settled
         last_ns = settled[-1][0]
-        if mode == dt.LIGHT and len(settled) > dt.TAKE_EVERY:
+        if mode == dt.LIGHT and clock.num_settled > dt.TAKE_EVERY and len(settled) > 1:
             end_ns, _, _, seq, *_ = settled[-2]
             position = sc.UNKNOWN if self.has_point_to_point else seq
             wall_us = end_ns + self.wall_shift_ns >> MICROSECOND_BITS
-            samples = [(step_ns, cost_ns) for _, step_ns, cost_ns, *_ in settled[: -1 : dt.TAKE_EVERY]]
-            if duty.after_light_steps(len(settled) - 1, samples, position, wall_us):
+            some = settled[: -1 : dt.TAKE_EVERY if len(settled) == clock.num_settled else 1]
+            samples = [(step_ns, cost_ns) for _, step_ns, cost_ns, *_ in some[-dt.NUM_SAMPLES :]]
+            if duty.after_light_steps(clock.num_settled - 1, samples, position, wall_us):
                 settled = settled[-1:]
         for end_ns, step_ns, cost_ns, seq, *_ in settled:
             mode = duty.after_step(
@@ -121,7 +123,7 @@ class Detail:
             )
         if clock.spot_checks and mode != dt.LIGHT:
             clock.own_ns = clock.num_measured = 0  # of a check that was under way
-        clock.spot_checks = mode == dt.LIGHT
+        clock.spot_checks = clock.is_alone = mode == dt.LIGHT
         clock.measuring = mode != dt.LIGHT
         if mode == dt.DETAIL and not clock.detail_flag:
             self.begin()

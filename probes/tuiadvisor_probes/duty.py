@@ -25,8 +25,10 @@ AFTER_STEPS = 2  # measured after a burst: the first of them pays for its end
 MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording too
 OVER_PERIOD_STEPS = 32 * BURST_STEPS  # where the always-on tier alone is over the budget
 LIGHT_STEPS = 32  # after the first burst, before its price is known
-RETHINK_STEPS = 64  # without bursts, their rate is worked out anew this often
 MAX_TOGETHER = 64  # light steps told together: the code that is told them is cold
+MAX_ALONE = (
+    1024  # by the native core, which writes steps by itself; a second ends before, but where steps are short
+)
 OFF = -1
 NEVER = 1 << 60  # a position beyond all sequence numbers and microseconds
 LEAST_SHARE = 0.05  # of the always-on tier: where that alone is over budget, bursts add no more than this
@@ -66,6 +68,7 @@ class Duty:
         "in_burst",
         "light_ns",
         "mode",
+        "most_together",
         "num_bursts",
         "num_left",
         "num_unpaid",
@@ -74,7 +77,9 @@ class Duty:
         "was_asked",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, most_together: int = MAX_TOGETHER) -> None:
+        """most_together: light steps told together, and, without bursts, until their rate is worked out anew."""
+        self.most_together = most_together
         self.mode = MEASURED
         self.num_left = FIRST_STEPS
         self.bits = OFF
@@ -123,7 +128,7 @@ class Duty:
         elif self.mode == MEASURED:
             self._book_burst()
             self._think()
-        elif self.num_left <= -RETHINK_STEPS:
+        elif self.num_left <= -self.most_together:
             if self.num_bursts == 0 and self.budget_ppm > 0:  # it was 0 until now
                 self._begin_burst(FIRST_BURST_STEPS)
             else:
@@ -137,24 +142,22 @@ class Duty:
         """
         by_clock, before = self.by_clock or seq < 0, self.position
         position = wall_us if by_clock else seq
-        if (
-            by_clock != self.by_clock
-            or not 0 <= before <= position
-            or self.num_left - count <= -RETHINK_STEPS
-        ):
+        if by_clock != self.by_clock or not 0 <= before <= position:
             return False
         if self.bits != OFF and before >> self.bits != position >> self.bits:
             return False
         self.position = position
         self.advance = _follow(self.advance, (position - before) / count)
-        self.num_left -= count
+        self.num_left = max(self.num_left - count, 1 - self.most_together)  # `after_step` works the rate out
         for step_ns, cost_ns in samples:
             self._take_light(step_ns, cost_ns)
         return True
 
     def num_until_due(self) -> int:
         """How many steps may end before `after_step` must be told of them, one after the other; a burst aside."""
-        return max(1, min(MAX_TOGETHER, self.num_left + RETHINK_STEPS)) if self.mode == LIGHT else 1
+        return (
+            max(1, min(self.most_together, self.num_left + self.most_together)) if self.mode == LIGHT else 1
+        )
 
     def next_position(self) -> int:
         """The step that reaches it may be followed by a burst: `after_step` must hear of that step at once."""
@@ -184,7 +187,7 @@ class Duty:
         self.advance = 0.0
         self.bits = OFF
         if self.mode == LIGHT:
-            self.num_left = BURST_STEPS - RETHINK_STEPS  # a few steps on the new axis, then think
+            self.num_left = BURST_STEPS - self.most_together  # a few steps on the new axis, then think
 
     def _take_light(self, step_ns: int, cost_ns: int) -> None:
         if (
@@ -214,7 +217,7 @@ class Duty:
     def _think(self) -> None:
         """Every how many steps a burst, from what was measured so far; then wait for its place."""
         # Without any step that is not written by itself the price of a burst is not known yet.
-        self.mode, self.num_left = LIGHT, 0 if self.has_light else LIGHT_STEPS - RETHINK_STEPS
+        self.mode, self.num_left = LIGHT, 0 if self.has_light else LIGHT_STEPS - self.most_together
         if self.advance <= 0 and not self.by_clock and self.position >= 0:
             self.position = -1
             self._change_axis(by_clock=True)  # a group whose number stands still tells nothing

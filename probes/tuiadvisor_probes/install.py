@@ -164,12 +164,16 @@ class Probe:
     def _look_for_late_parts(self) -> None:
         """Modules imported and conditions met since the last step."""
         self.num_modules = len(sys.modules)
-        modules, self.awaited_modules = self.awaited_modules, []
-        for module_name, name, install in modules:
-            self.when_loaded(module_name, name, install)
-        conditions, self.awaited = self.awaited, []
-        for is_so, name, put_in in conditions:
-            self.when(is_so, name, self.absences.get(name or "", ""), put_in)
+        modules, conditions = tuple(self.awaited_modules), tuple(self.awaited)
+        come = [late for late in modules if late[0] in sys.modules]
+        for late in come:
+            self.awaited_modules.remove(late)
+            self.when_loaded(*late)  # waits on where it is half imported
+        for condition in conditions:
+            is_so, name, install = condition
+            if _holds(is_so):
+                self.awaited.remove(condition)
+                self._install_late(name or "late", install)
         if len(self.awaited_modules) + len(self.awaited) < len(modules) + len(conditions):
             self.put_info()
 

@@ -38,19 +38,21 @@ STAYED_OUT = -1
 STEPS_BEFORE_ROOT_SEARCH = (
     2  # a DDP module shows itself in its first forward; only then search for another root
 )
-STEPS_UNTIL_LOOK = 8  # for a root that is no longer called
+STEPS_UNTIL_LOOK, MOST_UNTIL_LOOK = 8, 512  # for a root that is no longer called
+LOOK_EVERY_NS = 50_000_000  # where steps are shorter than an eighth of it, after so many as it has
 
 
 class OptimizerSteps:
     """Optimizer steps under way, so that one that raised is noticed and closed."""
 
-    __slots__ = ("before", "clock", "done_in", "looked_at", "open")
+    __slots__ = ("before", "clock", "done_in", "last_look", "looked_at", "open")
 
     def __init__(self, clock: sc.StepClock) -> None:
         self.clock = clock
         self.looked_at: set[int] = set()  # ids of optimizers
         self.before: tuple[int, int] = (0, -1)  # an optimizer's id, the steps it says it did before our first
         self.done_in: dict[int, int] = {}  # id of the optimizer -> the clock's step it last finished in
+        self.last_look = 0, 0  # when, at which step
         self.open: list[tuple[int, int]] = []  # (id of the optimizer, phase around its step; or STAYED_OUT)
 
     def close_dead(self) -> None:
@@ -118,9 +120,11 @@ def _register(probe: Host, module: Any, before: Callable[..., None], after: Call
             after,
         ),
     ):
-        if isinstance(callback, FunctionType):
-            not_traced(callback)
-        probe.registration(StepHook(module, register, hooks, pickled.callback(callback)))
+        not_traced(callback)
+        is_native = not isinstance(callback, FunctionType)
+        probe.registration(
+            StepHook(module, register, hooks, callback if is_native else pickled.callback(callback))
+        )
 
 
 def _patch_classes(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
@@ -198,7 +202,7 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
 
     if native.core is None:
         return before
-    gate = native.core.Gate(
+    gate: Callable[..., None] = native.core.Gate(
         clock,
         before,
         before,
@@ -207,9 +211,12 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
         nothing,
         phases.OPTIMIZER,
         code - phases.OPTIMIZER,
+        native.core.BEFORE,
+        pickled.does_nothing(),
         open=under_way,
+        done=done_in,
     )
-    return gate.before  # type: ignore[no-any-return]
+    return gate
 
 
 def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
@@ -260,7 +267,7 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
         if clock.turns is not None and clock.turns.stepped(id(optimizer), sys._getframe(1)):
             clock.flags |= sc.FLAG_FIRST
 
-    gate = native.core.Gate(
+    gate: Callable[..., None] = native.core.Gate(
         clock,
         after,
         after,
@@ -269,11 +276,13 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
         nothing,
         phases.OPTIMIZER,
         0,
+        native.core.AFTER,
+        pickled.does_nothing(),
         open=under_way,
         done=done_in,
         looked=steps.looked_at,
     )
-    return gate.after  # type: ignore[no-any-return]
+    return gate
 
 
 def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
@@ -285,7 +294,7 @@ def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
         clock.turns = Turns(steps.done_in)
     if clock.step >= STEPS_BEFORE_ROOT_SEARCH:
         steps.looked_at.add(number)
-        clock.next_look = clock.step + STEPS_UNTIL_LOOK
+        clock.next_look = clock.step + _until_look(steps, clock.step)
         if not probe.has_wrapper and probe.roots.is_due(optimizer):
             probe.roots.search(optimizer)
     if (
@@ -301,6 +310,16 @@ def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
             "device_times"
         )  # its own: a device of another kind is no reason to lose the steps
         attempt(device_hook, look_for_device, probe, optimizer, device_hook)
+
+
+def _until_look(steps: OptimizerSteps, step: int) -> int:
+    """Steps until the next look, which has cold code to run."""
+    now, (then, before) = monotonic_ns(), steps.last_look
+    steps.last_look = now, step
+    if then == 0 or step <= before:
+        return STEPS_UNTIL_LOOK
+    of_a_step_ns = max(1, (now - then) // (step - before))
+    return max(STEPS_UNTIL_LOOK, min(MOST_UNTIL_LOOK, LOOK_EVERY_NS // of_a_step_ns))
 
 
 def steps_before(optimizer: Any, step: int) -> int | None:

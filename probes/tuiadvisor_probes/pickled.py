@@ -57,6 +57,11 @@ def stand_in(function: Callable[..., Any], owner: type, name: str, original: Any
     return _calling(StandIn, function)(function, owner, name, original)
 
 
+def does_nothing() -> tuple[Any, ...]:
+    """What a pickler makes a callable of Python's own of that does nothing."""
+    return getattr, (nullcontext(), "__exit__")
+
+
 class Callback:
     """A callback of ours in a table of the host's; pickled as a callable of Python's own that does nothing."""
 
@@ -64,7 +69,7 @@ class Callback:
     _torchdynamo_disable = True  # as in guard.not_traced
 
     def __reduce_ex__(self, _protocol: Any) -> tuple[Any, ...]:
-        return getattr, (nullcontext(), "__exit__")
+        return does_nothing()
 
 
 def callback(function: Callable[..., None]) -> Any:

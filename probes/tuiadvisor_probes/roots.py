@@ -137,7 +137,7 @@ class Roots:
             return
         counts = [row[5] for row in settled]
         fewest, self.fewest = min(self.fewest, *counts), min(counts)  # long steps are written one by one
-        was_seen = probe.eval_span.last_step >= probe.clock.step - len(settled)
+        was_seen = probe.eval_span.last_step >= probe.clock.step - probe.clock.num_settled
         if max(counts) - fewest >= UNSEEN_TRANSITIONS and not was_seen:
             self.add(live.module, is_root=False)
 

@@ -46,6 +46,7 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
     128,
 )
 NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
+HEAD = ring_file.OFFSET_STEP_HEAD // 8
 THREAD, BURST = ring_file.OFFSET_THREAD // 8, ring_file.OFFSET_BURST // 8
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
@@ -54,6 +55,7 @@ MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if
 # The native core writes steps by itself, and for less than it costs to look after everything else beside it: leases,
 # prices, late modules. That is done so often then, at once where the agent's words ask for something.
 MAX_ALONE_NS = 1_000_000_000
+MAX_BOOKED = 64  # steps that are kept until they are written together
 FAR = 1 << 62
 
 # Bits of Thin.alert: what a hook has to look after beyond noting that it was passed.
@@ -80,15 +82,18 @@ if TYPE_CHECKING or native.core is None:
         __slots__ = (
             "begin",
             "burst_seen",
+            "closing_ns",
             "comm_bytes",
             "detail_flag",
             "device",
             "flags",
             "gc_ns",
             "group_seq",
+            "is_alone",
             "last_cpu_ns",
             "last_cpu_thread",
             "last_seq",
+            "light_ns",
             "max_kept",
             "micro_steps",
             "momentary",
@@ -101,6 +106,7 @@ if TYPE_CHECKING or native.core is None:
             "samples",
             "settle_at_ns",
             "settle_at_seq",
+            "share_ns",
             "spot_checks",
             "step",
             "tokens",
@@ -125,6 +131,7 @@ class StepClock(Numbers):
         "early",
         "eval_span",
         "log",
+        "num_settled",
         "on_step",
         "outers",
         "own",
@@ -132,6 +139,7 @@ class StepClock(Numbers):
         "pid",
         "ring",
         "settled",
+        "settled_ns",
         "thin",
         "thread_ident",
         "words",
@@ -162,7 +170,8 @@ class StepClock(Numbers):
         self.last_cpu_ns = UNKNOWN
         self.last_cpu_thread = 0  # native id: an ended thread's ident is given to the next one
         self.num_kept = 0  # ended steps that are not written yet
-        self.settled: list[Any] = []  # of the steps just written, see step_record.write
+        self.settled: list[Any] = []  # of the steps just written, or of some of them; see step_record.write
+        self.num_settled = self.settled_ns = 0  # how many they were, when
         self.max_kept = 1
         self.early: list[Any] = []  # the same of those that the native core wrote by itself
         self.settle_at_ns = self.settle_at_seq = self.write_at_ns = FAR
@@ -173,6 +182,10 @@ class StepClock(Numbers):
             False  # single steps are measured, which are kept and written like those around them
         )
         self.cost = OwnCost()
+        self.is_alone = (
+            False  # the native core writes a step's record by itself, at its end, with these prices
+        )
+        self.light_ns = self.closing_ns = self.share_ns = 0
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
         self.comm_bytes = UNKNOWN
         self.begin = monotonic_ns()
@@ -190,7 +203,11 @@ class StepClock(Numbers):
         self.own_ns = 0  # of our own time in hooks, where it is measured
         self.num_measured = 0  # transitions in it
         if native.core is not None:
-            native.core.bind(self, self.thin, self.books, self.words, self.own)
+            place = (
+                getattr(ring, "map", None),
+                getattr(ring, "step_capacity", 0),
+            )  # none while it is calibrated
+            native.core.bind(self, self.thin, self.books, self.words, self.own, *place)
 
     def alert(self, bit: int, is_so: bool) -> None:
         """Set or clear one bit of Thin.alert."""
@@ -395,7 +412,7 @@ class StepClock(Numbers):
         # What is out of the ordinary (compiled, evaluated, skipped, captured) is told at once.
         if (
             flags
-            or self.num_kept >= self.max_kept
+            or self.num_kept >= min(self.max_kept, MAX_BOOKED)
             or now >= self.settle_at_ns
             or now >= self.write_at_ns
             or seq >= self.settle_at_seq
@@ -425,16 +442,29 @@ class StepClock(Numbers):
         self.burst_seen = self.words[BURST]
         self.on_step()
         self.cost.unbooked_ns += thread_time_ns() - cpu_ns
+        if native.core is not None:
+            self.price_alone(now)
+
+    def price_alone(self, now: int) -> None:
+        """What the native core says of the own cost of steps that it writes by itself, until the next `settle`."""
+        cost = self.cost
+        self.light_ns, self.closing_ns = cost.transition_ns.value, cost.closing_ns.value
+        a_step_ns = (now - self.settled_ns) // max(1, self.num_settled)
+        self.settled_ns = now
+        if self.is_alone:  # of what was just looked after, each of the steps that will end before it is again
+            num_steps = max(1, min(self.max_kept, MAX_ALONE_NS // max(1, a_step_ns)))
+            self.share_ns, cost.unbooked_ns = cost.unbooked_ns // num_steps, 0
 
     def write_kept(self) -> None:
         """The kept steps into the ring, and nothing else."""
         self.catch_up()
-        self.num_kept = 0
+        self.num_settled, self.num_kept = self.num_kept, 0
         if native.core is None:
             kept, self.books.kept = self.books.kept, []
             self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
         else:
             ring, books = self.ring, self.log
+            ring.num_steps = self.words[HEAD]
             place = ring.map, ring.step_capacity, ring.num_steps
             early, self.early = self.early, []
             self.settled = early + books.write(ring, self.cost, *place, self.peak_bytes)

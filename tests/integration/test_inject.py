@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from interpreters import PYTHONS
 from patience import INJECT_S, PATIENCE_S
 
 from tuiadvisor.inject import InjectError
@@ -33,37 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _pythons() -> dict[str, str]:
-    """Version to program: ours, those installed beside ours, those of the PATH, the system's."""
-    places = [
-        Path(sys.executable),
-        *Path(sys.base_prefix).parent.glob("3.*/bin/python3"),
-        *(
-            Path(found)
-            for minor in range(10, 16)
-            for build in ("", "t")  # t: free-threaded
-            if (found := shutil.which(f"python3.{minor}{build}"))
-        ),
-        Path("/usr/bin/python3"),
-    ]
-    found: dict[str, str] = {}
-    for program in places:
-        if program.is_file():
-            asked = subprocess.run(
-                [program, "-c", "import sys; print('%d.%d%s' % (*sys.version_info[:2], sys.abiflags))"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            version = asked.stdout.strip()
-            if version.startswith("3.") and int(version[2:].rstrip("dmtu")) >= 10:
-                name = f"system-{version}" if program.parent == Path("/usr/bin") else version
-                found.setdefault(name, str(program))
-    return found
-
-
 inject = partial(inject_within, timeout_s=INJECT_S)
-PYTHONS = _pythons()
 VERSIONS = sorted({"3.10", "3.11", "3.12", "3.13", *PYTHONS})
 
 

@@ -19,7 +19,8 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-NUM_STEPS, EVERY, NUM_BATCHES = 330, 80, 30  # the probe looks after every 64 steps
+NUM_STEPS, EVERY, NUM_BATCHES = 330, 80, 30
+LOOKS_EVERY = 64  # steps; the native core once a second, but after 1,024 steps at the latest
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ def test_an_evaluation_of_what_ddp_wraps_is_seen_from_the_second_time_on(
     with probed(tmp_path, budget_ppm=0) as observed:
         if one_by_one:
             sys.modules[PRIVATE_NAME + ".step_clock"].MAX_ALONE_NS = 0  # type: ignore[attr-defined]
+        sys.modules[PRIVATE_NAME + ".install"]._probe.detail.duty.most_together = LOOKS_EVERY
         train(model, model.module, inside_no_grad=inside_no_grad)
     steps = {step["step"]: step for step in observed.steps}
     for step in steps.values():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
+import os
+import pickle
 import re
 import subprocess
 import sys
@@ -13,6 +17,7 @@ from typing import Any
 
 import native_core
 import pytest
+from interpreters import PYTHONS
 from native_notes import noted, told
 from patience import PATIENCE_S
 from probing import assert_sums_to_step, probed
@@ -238,6 +243,151 @@ def test_same_program_makes_the_same_steps(
         assert there(reference) == there(row)
 
 
+@pytest.mark.parametrize("name", ["token ids", "micro-steps", "steps that raise", "two optimizers"])
+def test_steps_that_the_core_writes_alone_tell_the_same(
+    core: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the first steps each record is in the ring when its step has ended, and nothing is looked after beside."""
+    seen, looked, in_time = {}, [], []
+    for which in ("python", "native"):
+        monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+        program = PROGRAMS[name]()
+        program(5)
+        with probed(tmp_path, budget_ppm=0) as observed:
+            program(60)
+            probe = sys.modules[PRIVATE_NAME + ".install"]._probe
+            look = probe.clock.on_step
+            probe.clock.on_step = lambda look=look: (looked.append(1), look())
+            looked.clear()
+            for _ in range(150):
+                program(1)
+                ended = probe.ring.get_u64(ring.OFFSET_STEP_HEAD)
+                in_time.append(probe.clock.step - ended if probe.clock.is_alone else -1)
+            if which == "python" or name == "two optimizers":  # which Python's hooks close
+                in_time.clear()
+            else:
+                assert len(looked) <= 3, "once a second"
+        seen[which] = observed.steps
+    assert set(in_time) <= {0}
+    assert len(seen["python"]) == len(seen["native"])
+    for reference, row in zip(seen["python"], seen["native"], strict=True):
+        assert_sums_to_step(row)
+        assert {name: reference[name] for name in CLOCKLESS} == {name: row[name] for name in CLOCKLESS}
+        assert reference["flags"] & ~BY_CHANCE == row["flags"] & ~BY_CHANCE
+        assert there(reference) == there(row)
+        assert row["probe_cost_ns"] > 0
+
+
+def test_no_frame_stands_around_a_call_of_a_slot(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions in class dicts are Python's, for torch.compile; called by a slot or as an object they are the core."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    around: set[str] = set()
+
+    class Seen(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, batch: Any) -> Any:
+            frame: Any = sys._getframe()
+            while frame := frame.f_back:
+                around.add(frame.f_code.co_name)
+            return self.layer(batch)
+
+    model = Seen()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    backward = torch.autograd.backward
+    with probed(tmp_path, budget_ppm=0) as observed:
+        for step in range(12):
+            if step == 6:
+                around.clear()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+        ours = Seen.__call__
+        assert torch.autograd.backward is not backward
+        assert pickle.loads(pickle.dumps(torch.autograd.backward)) is torch.autograd.backward  # noqa: S301 - our own
+        assert inspect.signature(torch.autograd.backward) == inspect.signature(backward)
+        assert copy.deepcopy(torch.autograd.backward) is torch.autograd.backward
+        assert observed.info["hooks"]["forward_root"] == "ok"
+    assert "_wrapped_call_impl" in around
+    assert "tuiadvisor_hook" not in around
+    assert torch.autograd.backward is backward
+    assert ours(model, torch.ones(2, 4)).shape == (2, 4)  # held beyond the detach: it calls what it stood for
+    assert torch.equal(ours(model, batch := torch.ones(2, 4)), model(batch))
+
+
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_each_python_takes_the_core_in_the_place_of_a_function(core: Any, version: str) -> None:
+    """Where a function keeps what is called for it differs: its own words in 3.11, a call from 3.12 on."""
+    if version.startswith("3.10") or version.endswith("t"):
+        pytest.skip(f"no core for Python {version}")
+    script = str(Path(__file__).parents[1] / "native_slots.py")
+    command = [PYTHONS[version], script, str(native_core.path())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok")
+
+
+FORKING = """
+import os, sys
+sys.path[:0] = [{tests!r}, {root!r}, {probes!r}]
+from pathlib import Path
+import torch
+from probing import probed
+from tuiadvisor_probes import ring
+
+class Forks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.is_due = False
+    def forward(self, batch):
+        if self.is_due and os.fork() == 0:
+            self.is_due, os.environ["CHILD"] = False, "1"
+        return self.layer(batch)
+
+model = Forks()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+torch.set_num_threads(1)
+with probed(Path({folder!r}), budget_ppm=0) as observed:
+    for step in range(90):
+        model.is_due = step == 80
+        loss = model(torch.ones(2, 4)).sum()
+        if "CHILD" in os.environ:  # out through the hook that the parent had entered, and on
+            with torch.no_grad():
+                for _ in range(3):
+                    model(torch.ones(2, 4))
+            os._exit(0)
+        if model.is_due:
+            pid, status = os.wait()
+            assert status == 0, status
+            model.is_due = False
+        loss.backward()
+        optimizer.step()
+print([row["step"] for row in observed.steps] == list(range(len(observed.steps))), len(observed.steps))
+"""
+
+
+def test_a_child_forked_within_a_call_writes_nothing(core: Any, tmp_path: Path) -> None:
+    """The page that holds what hooks touch is empty there; the parent's steps are whole."""
+    places = {"tests": str(Path(__file__).parents[1]), "root": str(Path(__file__).parents[2])}
+    code = FORKING.format(**places, probes=str(Path(__file__).parents[2] / "probes"), folder=str(tmp_path))
+    environment = {**os.environ, "TUIADVISOR_NATIVE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == "True"
+    assert int(done.stdout.split()[1]) >= 89
+
+
 def there(row: dict[str, int]) -> set[str]:
     """Names of the phases that the step had time in; borders of the same moment have none, and `other` is the rest."""
     return {name for name in PHASES if row[f"{name}_ns"] > 0 and name != "other"}
@@ -338,7 +488,7 @@ def test_other_modules_of_a_roots_class_are_no_forwards_of_it(
 
 def test_both_cores_write_after_the_same_time() -> None:
     """The number stands in C as well, which no import reaches."""
-    source = native_core.core_build.SOURCE.read_text()
+    source = native_core.core_build.SOURCE.with_name("core.c").read_text()
     assert [str(step_clock.MAX_KEPT_NS)] == re.findall(r"\bWRITE_EVERY_NS = (\d+)", source)
 
 
@@ -359,9 +509,9 @@ def test_rows_are_written_in_time_without_all_that_can_wait(
             looked.clear()
             for _ in range(6):
                 clock.write_at_ns, clock.settle_at_ns = 0, step_clock.FAR  # the time has come for the one
-                before = probe.ring.num_steps
+                before = probe.ring.get_u64(ring.OFFSET_STEP_HEAD)
                 program(2)
-                assert probe.ring.num_steps > before
+                assert probe.ring.get_u64(ring.OFFSET_STEP_HEAD) > before
             clock.words[ring.OFFSET_BURST // 8] = 1  # a wish, if one of long ago
             clock.write_at_ns = 0
             program(2)
