@@ -235,7 +235,7 @@ static uint32_t crc_of(const int64_t *words, int count) {
 
 /* As step_record.write: own cost, flags, the ring's record. ring: the whole mapping, writable. */
 static int put_row(const Row *row, char *ring, int64_t capacity, int64_t index, int64_t own, int64_t peak) {
-    int64_t *slot = (int64_t *)(ring + HEADER_BYTES + index % capacity * (RECORD_WORDS * 8)), at = 0;
+    int64_t *slot = (int64_t *)(ring + HEADER_BYTES + (uint64_t)index % (uint64_t)capacity * (RECORD_WORDS * 8)), at = 0;
     const int64_t *rest = row->rest;
     int64_t flags = rest[5] | (row->arrive == UNKNOWN ? FLAG_NO_SYNC : 0) | (rest[6] > LONG_GC_NS ? FLAG_GC : 0);
     int64_t values[RECORD_WORDS - 1];

@@ -10,6 +10,7 @@ typedef struct {
     int64_t last_cpu_thread, spot_checks, own_time, num_measured, said, momentary, micro_steps, flags, detail_flag, gc;
     int64_t samples, tokens, write_time, burst_seen, num_optimized, next_look;
     int64_t is_alone, light_price, closing_price, share; /* rows are written when their step ends, with this own cost */
+    int64_t num_written; /* our own word for it: the ring's header is anybody's who may write the file */
     /* The optimizer that stepped last, by its address: its step under way, and the clock's step that it last ended in,
      * neither of which Python's hook knows of before it is told (`tell_turn`). */
     void *optimizer, *looked_at;
@@ -82,7 +83,7 @@ static PyMemberDef base_members[] = {
     NUMBER("spot_checks", spot_checks), NUMBER("write_ns", write_time), NUMBER("num_optimized", num_optimized),
     NUMBER("next_look", next_look), NUMBER("write_at_ns", write_at_ns), NUMBER("burst_seen", burst_seen),
     NUMBER("is_alone", is_alone), NUMBER("light_ns", light_price), NUMBER("closing_ns", closing_price),
-    NUMBER("share_ns", share), OBJECT(group_seq), OBJECT(device), OBJECT(turns),
+    NUMBER("share_ns", share), NUMBER("num_written", num_written), OBJECT(group_seq), OBJECT(device), OBJECT(turns),
     {"iterator", T_OBJECT, offsetof(Base, iterator), READONLY, NULL}, {NULL},
 };
 static PyMethodDef base_methods[] = {
@@ -112,7 +113,8 @@ static int write_early(Base *self) {
     PyObject *ring = PyObject_GetAttrString(clock, "ring"), *cost = PyObject_GetAttrString(clock, "cost");
     PyObject *map = ring ? PyObject_GetAttrString(ring, "map") : NULL, *unknown = PyLong_FromLong(UNKNOWN);
     PyObject *capacity = ring ? PyObject_GetAttrString(ring, "step_capacity") : NULL;
-    PyObject *index = ring ? PyObject_GetAttrString(ring, "num_steps") : NULL;
+    PyObject *index = PyLong_FromLongLong(self->num_written);
+    int64_t count = self->books->num_rows;
     PyObject *peak = PyObject_GetAttrString(clock, "peak_bytes"), *end = NULL;
     int64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), unbooked;
     if (early && cost && map && capacity && index && peak && unknown) {
@@ -120,6 +122,7 @@ static int write_early(Base *self) {
         written = args ? books_write(self->books, args) : NULL;
         Py_XDECREF(args);
     }
+    self->num_written += count;
     int failed = !written || PyObject_SetAttrString(clock, "peak_bytes", unknown) ||
                  PyList_SetSlice(early, PyList_Size(early), PyList_Size(early), written);
     if (!failed && (price = PyObject_GetAttrString(cost, "unbooked_ns")) && !read_whole(price, &unbooked) &&
@@ -157,7 +160,7 @@ static int close_alone(Base *self, int64_t now, const int64_t *rest) {
     if (RARELY(2 * num_measured > row.num_transitions) && (own = timed_cost(self, &row)) < 0)
         return -1;
     own += self->closing_price + self->share;
-    put_row(&row, self->map.buf, self->capacity, self->hot->words[WORD_HEAD], own, UNKNOWN);
+    put_row(&row, self->map.buf, self->capacity, self->num_written++, own, UNKNOWN);
     tell(self->books, &row, own);
     return 0;
 }

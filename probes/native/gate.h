@@ -38,10 +38,10 @@ enum { NUM_PLACES = 256, MAX_FUNCTIONS = 192, FIRST_WORD = 2, NUM_WORDS = 17 /* 
 typedef struct {
     PyObject *function;
     Gate *gate;
-    vectorcall_t was;
 } StoodFor;
 static StoodFor stood_for[NUM_PLACES]; /* by the function's address, or in the next free place */
 static int num_stood_for;
+static vectorcall_t plain_call; /* of a function of Python's */
 
 static StoodFor *place_of(PyObject *function) {
     size_t at = (size_t)function >> 4;
@@ -52,10 +52,8 @@ static StoodFor *place_of(PyObject *function) {
 
 static PyObject *call_gate(PyObject *function, PyObject *const *args, size_t nargs, PyObject *names) {
     Gate *gate = place_of(function)->gate;
-    if (!gate) {
-        PyErr_SetString(PyExc_SystemError, "a hook whose gate has gone");
-        return NULL;
-    }
+    if (RARELY(!gate)) /* its own line calls the gate */
+        return plain_call(function, args, nargs, names);
     Py_INCREF((PyObject *)gate);
     PyObject *result = gate->vectorcall((PyObject *)gate, args, nargs, names);
     Py_DECREF((PyObject *)gate);
@@ -97,8 +95,12 @@ static void forget_functions(PyObject *clock) {
             num_stood_for++;
         }
     for (int i = 0; i < NUM_PLACES; i++)
-        if (all[i].function && (PyObject *)all[i].gate->clock == clock) {
-            set_vectorcall(all[i].function, call_gate, all[i].was);
+        if (all[i].function && (PyObject *)all[i].gate->clock == clock)
+            set_vectorcall(all[i].function, call_gate, plain_call);
+        else
+            all[i].function = NULL;
+    for (int i = 0; i < NUM_PLACES; i++) /* which may run anybody's code */
+        if (all[i].function) {
             Py_DECREF(all[i].function);
             Py_DECREF((PyObject *)all[i].gate);
         }
@@ -107,11 +109,12 @@ static void forget_functions(PyObject *clock) {
 /* stand_for(function): whether the gate is what runs where this function of Python's is called as an object. */
 static PyObject *gate_stand_for(Gate *self, PyObject *function) {
     vectorcall_t was = Py_TYPE(function) == Py_TYPE(self->reference) ? PyVectorcall_Function(function) : NULL;
-    if (!was || was == call_gate || num_stood_for == MAX_FUNCTIONS || !set_vectorcall(function, was, call_gate))
+    if (!was || was == call_gate || (plain_call && was != plain_call) || num_stood_for == MAX_FUNCTIONS || !set_vectorcall(function, was, call_gate))
         Py_RETURN_FALSE;
     Py_INCREF(function);
     Py_INCREF((PyObject *)self);
-    *place_of(function) = (StoodFor){function, self, was};
+    *place_of(function) = (StoodFor){function, self};
+    plain_call = was;
     num_stood_for++;
     Py_RETURN_TRUE;
 }

@@ -46,7 +46,6 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
     128,
 )
 NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
-HEAD = ring_file.OFFSET_STEP_HEAD // 8
 THREAD, BURST = ring_file.OFFSET_THREAD // 8, ring_file.OFFSET_BURST // 8
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
@@ -101,6 +100,7 @@ if TYPE_CHECKING or native.core is None:
             "num_kept",
             "num_measured",
             "num_optimized",
+            "num_written",
             "own_ns",
             "said",
             "samples",
@@ -182,9 +182,8 @@ class StepClock(Numbers):
             False  # single steps are measured, which are kept and written like those around them
         )
         self.cost = OwnCost()
-        self.is_alone = (
-            False  # the native core writes a step's record by itself, at its end, with these prices
-        )
+        # The native core writes a step's record by itself, at its end, with these prices; how many it has written.
+        self.is_alone, self.num_written = False, getattr(ring, "num_steps", 0)
         self.light_ns = self.closing_ns = self.share_ns = 0
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
         self.comm_bytes = UNKNOWN
@@ -464,10 +463,10 @@ class StepClock(Numbers):
             self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
         else:
             ring, books = self.ring, self.log
-            ring.num_steps = self.words[HEAD]
-            place = ring.map, ring.step_capacity, ring.num_steps
+            place = ring.map, ring.step_capacity, self.num_written
             early, self.early = self.early, []
             self.settled = early + books.write(ring, self.cost, *place, self.peak_bytes)
+            self.num_written = ring.num_steps
         self.peak_bytes = UNKNOWN
 
     def hand_over(self, thread_ident: int, now: int) -> None:

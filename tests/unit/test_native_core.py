@@ -278,6 +278,23 @@ def test_steps_that_the_core_writes_alone_tell_the_same(
         assert row["probe_cost_ns"] > 0
 
 
+def test_where_the_next_record_goes_is_the_cores_own_word(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header is anybody's who may write the file: a place far outside of the ring in it moves no record."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    program = PROGRAMS["tensors"]()
+    with probed(tmp_path, budget_ppm=0) as observed:
+        program(80)
+        clock = sys.modules[PRIVATE_NAME + ".install"]._probe.clock
+        assert clock.is_alone
+        for place in (-1, -(1 << 62), (1 << 62) + 7, 0):
+            clock.words[ring.OFFSET_STEP_HEAD // 8] = place
+            program(3)
+            assert clock.words[ring.OFFSET_STEP_HEAD // 8] == clock.step
+    assert [row["step"] for row in observed.steps] == list(range(len(observed.steps)))
+
+
 def test_no_frame_stands_around_a_call_of_a_slot(
     core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
