@@ -159,6 +159,8 @@ static int close_alone(Base *self, int64_t now, const int64_t *rest) {
     int64_t own = self->light_price * row.num_transitions, num_measured = rest[10];
     if (RARELY(2 * num_measured > row.num_transitions) && (own = timed_cost(self, &row)) < 0)
         return -1;
+    if (!self->has_map) /* we left by another thread while a price was told */
+        return 0;
     own += self->closing_price + self->share;
     put_row(&row, self->map.buf, self->capacity, self->num_written++, own, UNKNOWN);
     tell(self->books, &row, own);

@@ -109,7 +109,7 @@ static void forget_functions(PyObject *clock) {
 /* stand_for(function): whether the gate is what runs where this function of Python's is called as an object. */
 static PyObject *gate_stand_for(Gate *self, PyObject *function) {
     vectorcall_t was = Py_TYPE(function) == Py_TYPE(self->reference) ? PyVectorcall_Function(function) : NULL;
-    if (!was || was == call_gate || (plain_call && was != plain_call) || num_stood_for == MAX_FUNCTIONS || !set_vectorcall(function, was, call_gate))
+    if (!was || was == call_gate || !self->clock->has_words || (plain_call && was != plain_call) || num_stood_for == MAX_FUNCTIONS || !set_vectorcall(function, was, call_gate))
         Py_RETURN_FALSE;
     Py_INCREF(function);
     Py_INCREF((PyObject *)self);

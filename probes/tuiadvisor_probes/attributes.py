@@ -11,12 +11,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
+from types import FunctionType, MethodType
 from typing import Any
 
 HAS_MARKS = (3, 11) <= sys.version_info[:2] <= (3, 12)
 KEEPS_INLINE = 1 << 4  # Py_TPFLAGS_MANAGED_DICT
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)  # of theirs the collector sees the items as well
 NOTHING: Any = object()
+MAX_NAMES = 64  # of a dict, looked at
 
 
 class Own:
@@ -29,14 +31,18 @@ class Own:
 
     def get(self, name: str, default: Any = None) -> Any:
         """As a dict's; nothing of the class's is run for it."""
+        function: Any = NOTHING
         for kind in type(self.thing).__mro__:
             held = type.__getattribute__(kind, "__dict__").get(name, NOTHING)
-            if held is not NOTHING and hasattr(type(held), "__get__"):
+            if type(held) is FunctionType:
+                function = held if function is NOTHING else function
+            elif held is not NOTHING and hasattr(type(held), "__get__"):
                 return default
         try:
-            return object.__getattribute__(self.thing, name)
+            found = object.__getattribute__(self.thing, name)
         except AttributeError:
             return default
+        return default if type(found) is MethodType and found.__func__ is function else found
 
 
 def own(thing: Any) -> Any:
@@ -55,7 +61,11 @@ def values_of(thing: Any) -> list[Any]:
     if HAS_MARKS and _keeps_inline(type(thing)):
         seen = gc.get_referents(thing)
         found = _dict_of(thing, seen)
-        return [one for one in seen if one is not type(thing)] if found is None else list(found.values())
+        if found is not None:
+            return list(found.values())
+        values = [one for one in seen if one is not type(thing)]
+        # A dict alone is the only attribute, or all of them where the class has properties of all these names.
+        return [*values, *values[0].values()] if len(values) == 1 and type(values[0]) is dict else values
     try:
         held = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -68,11 +78,16 @@ def _keeps_inline(kind: type) -> bool:
 
 
 def _dict_of(thing: Any, seen: list[Any]) -> dict[str, Any] | None:
-    """The object's dict, if there is one already: its keys are names of attributes that have its values."""
-    names = Own(thing)
+    """The object's dict, if there is one already.
+
+    Its keys are names of attributes that have its values, and these are in no other place of the object: what an object
+    keeps without a dict the collector sees itself, as that of a dict which only happens to hold the same (`to_save`).
+    """
+    names, places = Own(thing), set(map(id, seen))
     for one in seen:
-        if type(one) is dict and one:
-            name, value = next(iter(one.items()))
-            if type(name) is str and names.get(name, NOTHING) is value:
-                return one
+        if type(one) is dict and any(
+            type(name) is str and id(value) not in places and names.get(name, NOTHING) is value
+            for name, value in list(one.items())[:MAX_NAMES]
+        ):
+            return one
     return None

@@ -123,7 +123,6 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     on_device: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
     stranger: Callable[[], None] | None = None,
     any_root: bool = False,
-    by_name: bool = False,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
@@ -136,7 +135,6 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     on_device(args, kwargs) runs before the call, on ranks whose device is timed.
     stranger() runs before a call by a thread that is not the training thread; it never raises.
     any_root: a training module with gradients is in forward, whichever it is: for the native core, which need not ask.
-    by_name: the host finds `original` under its name in its module, so that what stands there need not be a function.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -224,7 +222,6 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             FORWARD if constant is None else constant,
             group,
             native.core.CALL,
-            original.__qualname__ if by_name else None,
             after_phase=after_phase,
             after_alert=after_alert,
             roots=roots if isinstance(roots, set) else None,
@@ -235,7 +232,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             ids=meant,
             base=base,
         )
-        tuiadvisor_hook = gate if by_name else through(gate)
+        tuiadvisor_hook = through(gate)
     update_wrapper(tuiadvisor_hook, original, updated=())
     if isinstance(original, FunctionType):
         tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]  # what torch.compile traces

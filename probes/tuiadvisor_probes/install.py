@@ -183,6 +183,8 @@ class Probe:
         """Replace an attribute and remember it; by_value: the owner may be a class of the training's own script."""
         patch = Patch(owner, name, make_replacement, by_value=by_value)
         self.patches.append(patch)
+        if self.removed:  # by another thread meanwhile
+            patch.remove()
         return patch
 
     def registration(self, handle: Any) -> None:
@@ -383,7 +385,9 @@ class Probe:
         # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
         # middle of something meets a released buffer, which its guard swallows.
         self.clock.let_go()
-        self.ring.close()
+        attempt(
+            Hook("leaving", 0, lambda _: None), self.ring.close
+        )  # another thread may be writing: it closes with it
         _probe = None
         forget_modules()
 

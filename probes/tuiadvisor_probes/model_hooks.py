@@ -251,7 +251,6 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
             after_alert=sc.BARRIER,
             on_device=on_device,
             stranger=probe.thread.backward,
-            by_name=True,
         ),
     )
 

@@ -235,7 +235,9 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
             alert = thin.alert
             if alert & STOPPED and not (hook.active and clock.active):
                 return
-            outer = under_way.pop()[1] if under_way else STAYED_OUT
+            outer = under_way[-1][1] if under_way else STAYED_OUT
+            if under_way:  # a signal's exception between the two finds what to go back to
+                under_way.pop()
             if outer != STAYED_OUT:
                 thin.phase = outer
                 note(outer)

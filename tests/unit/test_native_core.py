@@ -278,6 +278,45 @@ def test_steps_that_the_core_writes_alone_tell_the_same(
         assert row["probe_cost_ns"] > 0
 
 
+def test_a_probe_that_leaves_while_a_price_is_told_writes_no_more(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by another thread while the core is in Python between a step's end and its record: the ring is unmapped."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    program = PROGRAMS["tensors"]()
+    with probed(tmp_path, budget_ppm=0) as observed:
+        program(64)
+        install = sys.modules[PRIVATE_NAME + ".install"]
+        cost = sys.modules[PRIVATE_NAME + ".step_record"].OwnCost
+        assert install._probe.clock.is_alone
+        monkeypatch.setattr(cost, "of_hooks", lambda *_: (install.uninstall(), 1)[1])
+        program(64)
+        assert install._probe is None
+        program(8)
+    assert 64 <= len(observed.steps) < 100
+
+
+def test_turns_that_ask_again_are_the_references(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two optimizers in turns without a loader: what follows the last of them is the iteration's on both cores."""
+    seen = {}
+    for which in ("python", "native"):
+        monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+        models = [torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)]
+        parts = [torch.optim.SGD(model.parameters(), lr=1e-3) for model in models]
+        with probed(tmp_path, budget_ppm=0) as observed:
+            for _ in range(60):
+                models[0](torch.ones(2, 4)).sum().backward()
+                parts[0].step()
+                models[1](torch.ones(2, 4)).sum().backward()
+                parts[1].step()
+                models[0](torch.ones(2, 4)).sum().backward()  # as a metric's gradient
+                parts[0].zero_grad()
+        seen[which] = [(row["step"], row["micro_steps"]) for row in observed.steps]
+    assert seen["python"] == seen["native"]
+
+
 def test_where_the_next_record_goes_is_the_cores_own_word(
     core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,35 @@ def test_what_an_object_keeps_is_told_with_and_without_a_dict(is_asked: bool) ->
         assert not has_dict(thing, "steps")
 
 
+class Cached:
+    """Its first attribute is a cached property's, its last one a function in the place of a method."""
+
+    @cached_property
+    def first(self) -> list[str]:
+        return ["costly"]
+
+    def forward(self) -> None:
+        """Replaced in the instance."""
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_dict_that_holds_what_the_object_holds_is_not_taken_for_its_own(is_asked: bool) -> None:
+    """As `to_save` of a trainer; a real one is known whatever its first name is."""
+    thing: Any = Cached()
+    assert thing.first
+    thing.model, thing.forward = ["a model"], len
+    thing.to_save = {"model": thing.model, "steps": 4}
+    thing.last = ["last"]
+    if is_asked:
+        assert thing.__dict__
+    for value in (thing.model, thing.last, thing.to_save):
+        assert any(one is value for one in values_of(thing))
+    assert own(thing).get("last") is thing.last
+    assert own(thing).get("forward") is len
+    assert own(thing).get("steps") is None
+    assert own(Cached()).get("forward") is None
+
+
 @pytest.mark.parametrize("thing", [Slots(), 3, "text", [1], sys, Plain, object()])
 def test_objects_of_other_kinds_are_no_error(thing: Any) -> None:
     """Slots, values, modules, classes."""
