@@ -27,8 +27,8 @@ typedef struct {
 #define HELD(gate)                                                                                                     \
     {(PyObject **)&(gate)->clock, &(gate)->original, &(gate)->reference, &(gate)->failed, &(gate)->tail,               \
      &(gate)->stand_in, &(gate)->roots, &(gate)->is_grad_enabled, &(gate)->training, &(gate)->open, &(gate)->done,     \
-     &(gate)->looked, &(gate)->tensor, &(gate)->id_types, &(gate)->owner, &(gate)->name, &(gate)->ids, &(gate)->base, &(gate)->shape, &(gate)->dtype, &(gate)->reduced,     \
-     &(gate)->dict}
+     &(gate)->looked, &(gate)->tensor, &(gate)->id_types, &(gate)->owner, &(gate)->name, &(gate)->ids,                 \
+     &(gate)->base, &(gate)->shape, &(gate)->dtype, &(gate)->reduced, &(gate)->dict}
 enum { NUM_HELD = 22 };
 
 /* Functions of Python's that a gate is called in the place of: torch.compile looks through functions and through nothing
@@ -109,7 +109,8 @@ static void forget_functions(PyObject *clock) {
 /* stand_for(function): whether the gate is what runs where this function of Python's is called as an object. */
 static PyObject *gate_stand_for(Gate *self, PyObject *function) {
     vectorcall_t was = Py_TYPE(function) == Py_TYPE(self->reference) ? PyVectorcall_Function(function) : NULL;
-    if (!was || was == call_gate || !self->clock->has_words || (plain_call && was != plain_call) || num_stood_for == MAX_FUNCTIONS || !set_vectorcall(function, was, call_gate))
+    int is_plain = was && was != call_gate && (!plain_call || was == plain_call);
+    if (!is_plain || !self->clock->has_words || num_stood_for == MAX_FUNCTIONS || !set_vectorcall(function, was, call_gate))
         Py_RETURN_FALSE;
     Py_INCREF(function);
     Py_INCREF((PyObject *)self);

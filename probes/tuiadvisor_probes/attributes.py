@@ -1,7 +1,7 @@
 """What an object of the training keeps itself, read without leaving a mark on it.
 
 Asking an object for its `__dict__` makes one where CPython 3.11 and 3.12 had kept the attributes in the object itself,
-and from then on every one of its attributes is read three times as slowly, by the training too, after a detach still
+and from then on each of its attributes is read three to four times as slowly, by the training too, after a detach still
 (`python tests/benchmarks/marks.py`). So there an attribute is asked for by its name, and the values of all are what the
 garbage collector sees.
 """
@@ -30,7 +30,7 @@ class Own:
         self.thing = thing
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As a dict's; nothing of the class's is run for it."""
+        """As a dict's, or a plain value of the class where it has none itself; nothing of the class's is run."""
         function: Any = NOTHING
         for kind in type(self.thing).__mro__:
             held = type.__getattribute__(kind, "__dict__").get(name, NOTHING)

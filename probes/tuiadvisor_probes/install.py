@@ -385,9 +385,7 @@ class Probe:
         # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
         # middle of something meets a released buffer, which its guard swallows.
         self.clock.let_go()
-        attempt(
-            Hook("leaving", 0, lambda _: None), self.ring.close
-        )  # another thread may be writing: it closes with it
+        attempt(leaving, self.ring.close)  # where another thread writes just now, it closes when that has
         _probe = None
         forget_modules()
 

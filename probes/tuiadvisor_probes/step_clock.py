@@ -202,11 +202,9 @@ class StepClock(Numbers):
         self.own_ns = 0  # of our own time in hooks, where it is measured
         self.num_measured = 0  # transitions in it
         if native.core is not None:
-            place = (
-                getattr(ring, "map", None),
-                getattr(ring, "step_capacity", 0),
-            )  # none while it is calibrated
-            native.core.bind(self, self.thin, self.books, self.words, self.own, *place)
+            # While it is calibrated there is no file.
+            ring_map, capacity = getattr(ring, "map", None), getattr(ring, "step_capacity", 0)
+            native.core.bind(self, self.thin, self.books, self.words, self.own, ring_map, capacity)
 
     def alert(self, bit: int, is_so: bool) -> None:
         """Set or clear one bit of Thin.alert."""
