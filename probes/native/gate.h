@@ -9,12 +9,13 @@ typedef struct {
     PyObject *original;
     int64_t phase, bits;    /* bits of `observed` that entering it sets */
     PyObject *tail, *owner; /* None where nothing comes after; see below */
-    int is_forward, kind;
+    int is_forward, is_choosy; /* choosy: some calls are not meant, by `ids` or `only_with` */
     int64_t after_phase, after_alert;
     Base *clock;
     PyObject *reference, *failed, *stand_in;
     PyObject *roots, *is_grad_enabled, *training;              /* of a root's forward; roots None: any module */
     PyObject *ids;                                             /* modules beside these are not meant; None: ask */
+    PyObject *only_with;                                       /* the keyword argument that is true where a call is meant */
     PyObject *open, *done, *looked;                            /* of optimizers */
     PyObject *tensor, *id_types, *shape, *dtype;               /* of batches: the class, types of ids, descriptors */
     PyObject *name; /* original is what `owner` inherits under this name; None: original itself */
@@ -28,8 +29,8 @@ typedef struct {
     {(PyObject **)&(gate)->clock, &(gate)->original, &(gate)->reference, &(gate)->failed, &(gate)->tail,               \
      &(gate)->stand_in, &(gate)->roots, &(gate)->is_grad_enabled, &(gate)->training, &(gate)->open, &(gate)->done,     \
      &(gate)->looked, &(gate)->tensor, &(gate)->id_types, &(gate)->owner, &(gate)->name, &(gate)->ids,                 \
-     &(gate)->base, &(gate)->shape, &(gate)->dtype, &(gate)->reduced, &(gate)->dict}
-enum { NUM_HELD = 22 };
+     &(gate)->base, &(gate)->shape, &(gate)->dtype, &(gate)->reduced, &(gate)->only_with, &(gate)->dict}
+enum { NUM_HELD = 23 };
 
 /* Functions of Python's that a gate is called in the place of: torch.compile looks through functions and through nothing
  * else. What calls one as an object (a slot of a type, PyObject_Call) comes here without a frame of the interpreter's;
@@ -153,31 +154,34 @@ static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
                             "phase",       "group",       "kind",      "reduced",  "after_phase",     "after_alert",
                             "roots",       "is_grad_enabled",          "is_forward", "open",          "done",
                             "looked",      "tensor",      "id_types",  "shape",    "dtype",           "owner",
-                            "name",        "ids",         "base",      NULL};
+                            "name",        "ids",         "base",      "only_with", NULL};
     static const vectorcall_t calls[NUM_KINDS] = {run, run_next_batch, run_before, run_after};
     PyObject *none = Py_None, *clock, *given[4], *tail = none, *stand_in = none, *roots = none, *grad = none;
     PyObject *open = none, *done = none, *looked = none, *tensor = none, *id_types = none, *shape = none, *dtype = none;
-    PyObject *owner = none, *name = none, *ids = none, *base = none, *reduced = none;
+    PyObject *owner = none, *name = none, *ids = none, *base = none, *reduced = none, *only_with = none;
+    int kind = CALL;
     Types *types = PyType_GetModuleState(Py_TYPE((PyObject *)self));
     long long phase = 0, group = 0, after_phase = -1, after_alert = 0;
     if (!types || self->clock ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOLL|iOLLOOpOOOOOOOOOOO", names, &clock, &given[0], &given[1],
-                                     &given[2], &tail, &stand_in, &phase, &group, &self->kind, &reduced, &after_phase,
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOLL|iOLLOOpOOOOOOOOOOOO", names, &clock, &given[0], &given[1],
+                                     &given[2], &tail, &stand_in, &phase, &group, &kind, &reduced, &after_phase,
                                      &after_alert, &roots, &grad, &self->is_forward, &open,
-                                     &done, &looked, &tensor, &id_types, &shape, &dtype, &owner, &name, &ids, &base))
+                                     &done, &looked, &tensor, &id_types, &shape, &dtype, &owner, &name, &ids, &base,
+                                     &only_with))
         return -1;
     if (!PyObject_TypeCheck(clock, types->base) || !((Base *)clock)->hot || phase < 0 || phase >= NUM_PHASES ||
-        group < 0 || group >> 4 >= NUM_GROUPS || self->kind < 0 || self->kind >= NUM_KINDS) {
+        group < 0 || group >> 4 >= NUM_GROUPS || kind < 0 || kind >= NUM_KINDS) {
         PyErr_SetString(PyExc_TypeError, "no step clock that is bound, or no phase");
         return -1;
     }
-    self->vectorcall = calls[self->kind];
+    self->vectorcall = calls[kind];
     self->clock = (Base *)clock, self->hot = self->clock->hot;
     self->phase = phase, self->bits = self->clock->books->groups[group >> 4];
     self->after_phase = after_phase, self->after_alert = after_alert;
     self->original = given[0], self->reference = given[1], self->failed = given[2], self->tail = tail;
     self->stand_in = stand_in, self->roots = roots, self->is_grad_enabled = grad;
     self->owner = owner, self->name = name, self->ids = ids, self->base = base, self->reduced = reduced;
+    self->only_with = only_with, self->is_choosy = ids != none || only_with != none;
     self->open = open, self->done = done, self->looked = looked, self->tensor = tensor, self->id_types = id_types;
     self->shape = shape, self->dtype = dtype;
     PyObject **held[NUM_HELD] = HELD(self);
@@ -250,9 +254,22 @@ static int is_in(PyObject *ids, void **known, Py_ssize_t *size, void *wanted) {
     return answer;
 }
 
-/* Whether this call is of no module that is meant, as where a root's class is also that of its parts. */
-static int is_foreign(Gate *self, PyObject *const *args, Py_ssize_t count) {
-    return self->ids != Py_None && count > 0 && is_in(self->ids, self->known_ids, &self->num_ids, args[0]) == 0;
+/* Whether an argument of this name is given by keyword and true. */
+static inline int is_given(PyObject *name, PyObject *const *keywords, PyObject *names) {
+    for (Py_ssize_t i = names ? PyTuple_Size(names) : 0; i-- > 0;) {
+        PyObject *one = PyTuple_GetItem(names, i);
+        if (one == name || PyUnicode_Compare(one, name) == 0)
+            return keywords[i] == Py_True;
+    }
+    return 0;
+}
+
+/* Whether this call is not meant: of no module that is, as where a root's class is also that of its parts, or for another
+ * purpose, as the keyword argument says. */
+static int is_foreign(Gate *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    if (self->only_with != Py_None)
+        return !is_given(self->only_with, args + count, names);
+    return count > 0 && is_in(self->ids, self->known_ids, &self->num_ids, args[0]) == 0;
 }
 
 /* Whether the first argument is a root in training, with gradients; 0 also where it cannot be asked: the reference asks. */
@@ -387,7 +404,7 @@ static PyObject *run(PyObject *gate, PyObject *const *args, size_t nargs, PyObje
     Gate *self = (Gate *)gate;
     Py_ssize_t count = COUNT_OF(nargs);
     int64_t outer = OTHER, begun = 0;
-    if (self->ids != Py_None && is_foreign(self, args, count))
+    if (self->is_choosy && is_foreign(self, args, count, names))
         return call_original(self, args, nargs, names);
     if (RARELY(self->hot->alert & MEASURING && is_ours(self->hot)))
         return run_measured(self, args, nargs, names);

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def ask(hook: Hook, device: DeviceTimes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Let the device's arrival be told in the backward that is about to begin; a handle with remove(), or None.
 
-    args, kwargs: of torch.autograd.backward.
+    args, kwargs: of torch.autograd.backward or of what runs the engine for it; the losses come first in both.
     """
     torch = sys.modules["torch"]
     compiled: Any = sys.modules.get("torch._dynamo.compiled_autograd")

@@ -123,6 +123,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     on_device: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
     stranger: Callable[[], None] | None = None,
     any_root: bool = False,
+    only_with: str = "",
+    is_looked_up: bool = False,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
@@ -135,6 +137,9 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     on_device(args, kwargs) runs before the call, on ranks whose device is timed.
     stranger() runs before a call by a thread that is not the training thread; it never raises.
     any_root: a training module with gradients is in forward, whichever it is: for the native core, which need not ask.
+    only_with: the keyword argument that is true in the calls that are meant, for a function that serves several ends.
+    is_looked_up: torch finds `original` by its name in its module, and no compiled code looks through it: what stands
+    there need not be a function.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -146,8 +151,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     group = clock.books.group(observes)
 
     def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
-        if get_ident() != own[0]:
-            if stranger is not None:
+        if get_ident() != own[0] or (only_with and kwargs.get(only_with) is not True):
+            if stranger is not None and get_ident() != own[0] and kwargs.get(only_with, True) is True:
                 stranger()
             return original(*args, **kwargs)
         called_ns = begin_ns = 0
@@ -222,6 +227,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             FORWARD if constant is None else constant,
             group,
             native.core.CALL,
+            original.__qualname__ if is_looked_up else None,
             after_phase=after_phase,
             after_alert=after_alert,
             roots=roots if isinstance(roots, set) else None,
@@ -231,8 +237,9 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             name=name,
             ids=meant,
             base=base,
+            only_with=only_with or None,
         )
-        tuiadvisor_hook = through(gate)
+        tuiadvisor_hook = gate if is_looked_up else through(gate)
     update_wrapper(tuiadvisor_hook, original, updated=())
     if isinstance(original, FunctionType):
         tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]  # what torch.compile traces

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from operator import eq
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import device_barrier, phases
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .guard import Hook
     from .host import Host
 
+ENGINE = "_engine_run_backward"  # of torch.autograd: what backward and grad have in common, told apart by keyword
 MAX_AWAITED = 4  # modules at once
 MAX_PASSED = 8  # backwards: a module that none of them was of will have none
 SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root
@@ -135,7 +137,7 @@ class PendingBarrier:
 
 
 def install(probe: Host) -> None:
-    """Patch DDP.forward, DDP._sync_buffers, FSDP1's forward and torch.autograd.backward."""
+    """Patch DDP.forward, DDP._sync_buffers, FSDP1's forward and what torch.autograd.backward runs."""
     pending = PendingBarrier()
     probe.when_loaded(
         "torch.nn.parallel.distributed",
@@ -238,9 +240,10 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     probe.registration(pending)
     hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
-    probe.patch(
+    runs_engine = _passes_engine(autograd)
+    patch = probe.patch(
         autograd,
-        "backward",
+        ENGINE if runs_engine else "backward",
         lambda original: timed(
             original,
             hook,
@@ -251,7 +254,28 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
             after_alert=sc.BARRIER,
             on_device=on_device,
             stranger=probe.thread.backward,
+            only_with="accumulate_grad" if runs_engine else "",
+            is_looked_up=runs_engine,
         ),
+    )
+    if runs_engine:  # where torch.compiler looks for it, to put it back there and here
+        probe.patch(autograd.graph, ENGINE, lambda _original: patch.replacement)
+
+
+def _passes_engine(autograd: Any) -> bool:
+    """Whether torch.autograd.backward is torch's own and runs the engine by a function that can be replaced.
+
+    That one is no part of what compiled code may name: for another `torch.autograd.backward` that would be compiled
+    anew, or end the training where that is forbidden. Any other backward is watched as a whole.
+    """
+    backward = autograd.backward
+    inner = vars(autograd).get(ENGINE)
+    return (
+        isinstance(backward, FunctionType)
+        and backward.__globals__ is vars(autograd)
+        and ENGINE in backward.__code__.co_names
+        and isinstance(inner, FunctionType)
+        and getattr(getattr(autograd, "graph", None), ENGINE, None) is inner
     )
 
 

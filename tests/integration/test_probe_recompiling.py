@@ -93,6 +93,47 @@ def test_attach_and_detach_compile_nothing_anew(tmp_path: Path, way: str, stance
     assert (way in ("function", "whole")) == (len(observed.steps) >= 8)
 
 
+def test_compiled_code_that_names_backward_is_not_compiled_anew(tmp_path: Path) -> None:
+    """What it names stays the very object: it was compiled before we came, and to compile it again is forbidden."""
+    model = torch.nn.Linear(FEATURES, FEATURES)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def loss_and_backward() -> None:
+        torch.autograd.backward(model(torch.ones(4, FEATURES)).square().mean())
+
+    compiled = torch.compile(loss_and_backward, backend="eager")
+    for _ in range(4):
+        compiled()
+    torch.compiler.set_stance("fail_on_recompile")
+    with probed(tmp_path) as observed:
+        for _ in range(10):
+            compiled()
+            optimizer.zero_grad()
+            optimizer.step()
+    compiled()
+    backward_ns = [row["backward_ns"] for row in observed.steps[1:]]
+    assert len(backward_ns) >= 8
+    assert min(backward_ns) > 0
+
+
+def test_torch_that_replaces_the_same_function_for_a_while_finds_ours_and_puts_it_back(tmp_path: Path) -> None:
+    """As make_fx does: it takes the function from torch.autograd.graph and puts it into both modules."""
+    context = getattr(torch.compiler, "_patch_engine_backward", None)
+    if context is None:
+        pytest.skip("this torch replaces nothing")
+    iteration, _model = loop("method")
+    with probed(tmp_path):
+        iteration()
+        with context():
+            pass
+        ours = torch.autograd._engine_run_backward
+        assert "tuiadvisor" in repr(type(ours)) + repr(getattr(ours, "__code__", ""))
+        assert ours is torch.autograd.graph._engine_run_backward
+    assert torch.autograd._engine_run_backward is torch.autograd.graph._engine_run_backward
+    assert "tuiadvisor" not in repr(type(torch.autograd._engine_run_backward))
+    assert "tuiadvisor" not in repr(torch.autograd._engine_run_backward.__code__)
+
+
 def test_a_step_compiled_with_the_probe_outlives_it(tmp_path: Path) -> None:
     """Compiled while attached, then forbidden to compile anew: leaving and coming again are harmless."""
     iteration, model = loop("function")

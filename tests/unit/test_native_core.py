@@ -355,7 +355,7 @@ def test_no_frame_stands_around_a_call_of_a_slot(
 
     model = Seen()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    backward = torch.autograd.backward
+    backward, engine = torch.autograd.backward, torch.autograd._engine_run_backward
     with probed(tmp_path, budget_ppm=0) as observed:
         for step in range(12):
             if step == 6:
@@ -363,14 +363,18 @@ def test_no_frame_stands_around_a_call_of_a_slot(
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
         ours = Seen.__call__
-        assert torch.autograd.backward is not backward
-        assert pickle.loads(pickle.dumps(torch.autograd.backward)) is torch.autograd.backward  # noqa: S301 - our own
-        assert inspect.signature(torch.autograd.backward) == inspect.signature(backward)
-        assert copy.deepcopy(torch.autograd.backward) is torch.autograd.backward
+        assert torch.autograd.backward is backward
+        hooked = torch.autograd._engine_run_backward
+        assert hooked is not engine
+        assert hooked is torch.autograd.graph._engine_run_backward
+        assert pickle.loads(pickle.dumps(hooked)) is hooked  # noqa: S301 - our own
+        assert inspect.signature(hooked) == inspect.signature(engine)
+        assert copy.deepcopy(hooked) is hooked
         assert observed.info["hooks"]["forward_root"] == "ok"
     assert "_wrapped_call_impl" in around
     assert "tuiadvisor_hook" not in around
-    assert torch.autograd.backward is backward
+    assert torch.autograd._engine_run_backward is engine
+    assert torch.autograd.graph._engine_run_backward is engine
     assert ours(model, torch.ones(2, 4)).shape == (2, 4)  # held beyond the detach: it calls what it stood for
     assert torch.equal(ours(model, batch := torch.ones(2, 4)), model(batch))
 
