@@ -18,6 +18,8 @@ def noted(seed: int) -> Iterator[tuple[int, Any]]:
         what = chance.random()
         if what < 0.9:
             yield chance.randrange(phases.NUM_PHASES) | chance.randrange(4) << 4, now
+        elif what < 0.91:
+            yield books.LATER, ("synchronized", chance.randrange(10**6))
         elif what < 0.93:
             yield (
                 books.LATER,
@@ -45,7 +47,10 @@ def told(kept: Any, notes: list[tuple[int, Any]]) -> None:
     for number, value in notes:
         if number == books.LATER:
             name, duration = value
-            arguments = (duration, phases.BACKWARD, phases.COMM_EXPOSED) if name == "move" else (duration,)
+            arguments = {
+                "move": (duration, phases.BACKWARD, phases.COMM_EXPOSED),
+                "synchronized": (kept.since - duration, kept.since),
+            }.get(name, (duration,))
             log.extend((books.LATER, (getattr(kept, name), arguments)))
         elif number == books.CLOSED:
             log.extend((number, value))

@@ -16,6 +16,7 @@ typedef struct {
     Told least, most; /* of those, by transitions */
     Told told[NUM_TOLD], last;
     int64_t comm_before, step, begin, arrive, release, hidden, num_rows, half, num_groups;
+    int64_t waited_in, waited_at_latest, waited_before; /* as books.Books */
     int has_half;
     int64_t groups[NUM_GROUPS];
     Row rows[NUM_ROWS];
@@ -66,6 +67,7 @@ static int books_init(Books *self, PyObject *args, PyObject *kwargs) {
     memset(&self->own, 0, sizeof self->own);
     self->comm_before = self->step = self->num_rows = self->num_told = self->has_half = 0;
     self->own.noted = OTHER;
+    self->waited_in = self->waited_at_latest = self->waited_before = UNKNOWN;
     self->groups[0] = 0, self->num_groups = 1;
     books_restart(self, now);
     return 0;
@@ -163,6 +165,26 @@ static PyObject *books_group(Books *self, PyObject *bits) {
     if (place == self->num_groups)
         self->groups[self->num_groups++] = wanted;
     return PyLong_FromLongLong(place << 4);
+}
+
+/* As books.Books.synchronized. */
+static void synchronized(Books *self, int64_t arrive, int64_t release) {
+    int64_t waited = self->comm_before + self->hot->totals[COMM_EXPOSED];
+    if (self->step != self->waited_in)
+        self->waited_in = self->step, self->waited_before = self->waited_at_latest;
+    self->waited_at_latest = waited;
+    if (self->waited_before == UNKNOWN)
+        self->waited_before = waited - (release - arrive);
+    self->arrive = release - (waited - self->waited_before);
+    self->release = release;
+}
+
+static PyObject *books_synchronized(Books *self, PyObject *args) {
+    long long arrive, release;
+    if (!PyArg_ParseTuple(args, "LL", &arrive, &release))
+        return NULL;
+    synchronized(self, arrive, release);
+    Py_RETURN_NONE;
 }
 
 static PyObject *books_move(Books *self, PyObject *args) {
@@ -362,6 +384,7 @@ static PyMethodDef books_methods[] = {
     {"restart", (PyCFunction)books_py_restart, METH_O, "The step in the making begins now."},
     {"group", (PyCFunction)books_group, METH_O, "As books.Books.group."},
     {"move", (PyCFunction)books_move, METH_VARARGS, "As books.Books.move."},
+    {"synchronized", (PyCFunction)books_synchronized, METH_VARARGS, "As books.Books.synchronized."},
     {"hide", (PyCFunction)books_hide, METH_O, "As books.Books.hide."},
     {"write", (PyCFunction)books_write, METH_VARARGS, "As step_record.write."},
     {NULL},

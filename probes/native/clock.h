@@ -1,3 +1,6 @@
+/* Attributes that are asked for by name. */
+enum { REQUIRES_EXCHANGE, REDUCER, READY_TIMES, GROUP, SEQUENCE, NUM_NAMES };
+
 /* ---- Base: the numbers of the step clock, which is a Python class below it ---- */
 
 typedef struct {
@@ -5,6 +8,10 @@ typedef struct {
     Hot *hot;
     Books *books;
     PyObject *group_seq, *device, *turns; /* None where there is none */
+    PyObject *group_of, *sole_ddp;        /* weak references to DDP modules, likewise */
+    PyObject *awaited;                    /* the one whose gradients are still to be exchanged, of forward's end */
+    int64_t awaited_at;
+    PyObject *names[NUM_NAMES];
     PyObject *iterator;                   /* borrowed: the loader whose next batch ends the step, while it does */
     int64_t step, begin, num_kept, max_kept, write_at_ns, settle_at_ns, settle_at_seq, last_seq, comm_bytes, last_cpu;
     int64_t last_cpu_thread, spot_checks, own_time, num_measured, said, momentary, micro_steps, flags, detail_flag, gc;
@@ -21,6 +28,15 @@ typedef struct {
     int64_t capacity;
     int64_t own_words[WORDS]; /* in the place of the ring's header when that has gone */
 } Base;
+
+static int intern_names(Base *self) {
+    static const char *const names[NUM_NAMES] = {"require_backward_grad_sync", "reducer", "get_backward_stats",
+                                                 "process_group", "_get_sequence_number_for_group"};
+    for (int i = 0; i < NUM_NAMES; i++)
+        if (!(self->names[i] = PyUnicode_InternFromString(names[i])))
+            return -1;
+    return 0;
+}
 
 static PyObject *base_let_go(Base *self, PyObject *unused) {
     (void)unused;
@@ -43,6 +59,9 @@ static int base_traverse(Base *self, visitproc visit, void *arg) {
     Py_VISIT(self->group_seq);
     Py_VISIT(self->device);
     Py_VISIT(self->turns);
+    Py_VISIT(self->group_of);
+    Py_VISIT(self->sole_ddp);
+    Py_VISIT(self->awaited);
     return 0;
 }
 
@@ -50,6 +69,9 @@ static int base_clear(Base *self) {
     Py_CLEAR(self->group_seq);
     Py_CLEAR(self->device);
     Py_CLEAR(self->turns);
+    Py_CLEAR(self->group_of);
+    Py_CLEAR(self->sole_ddp);
+    Py_CLEAR(self->awaited);
     return 0;
 }
 
@@ -65,6 +87,8 @@ static void base_dealloc(Base *self) {
     }
     if (self->has_page)
         PyBuffer_Release(&self->page);
+    for (int i = 0; i < NUM_NAMES; i++)
+        Py_XDECREF(self->names[i]);
     Py_XDECREF((PyObject *)self->thin);
     Py_XDECREF((PyObject *)self->books);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -84,6 +108,7 @@ static PyMemberDef base_members[] = {
     NUMBER("next_look", next_look), NUMBER("write_at_ns", write_at_ns), NUMBER("burst_seen", burst_seen),
     NUMBER("is_alone", is_alone), NUMBER("light_ns", light_price), NUMBER("closing_ns", closing_price),
     NUMBER("share_ns", share), NUMBER("num_written", num_written), OBJECT(group_seq), OBJECT(device), OBJECT(turns),
+    OBJECT(group_of), OBJECT(sole_ddp), OBJECT(awaited), NUMBER("awaited_ns", awaited_at),
     {"iterator", T_OBJECT, offsetof(Base, iterator), READONLY, NULL}, {NULL},
 };
 static PyMethodDef base_methods[] = {
@@ -167,17 +192,36 @@ static int close_alone(Base *self, int64_t now, const int64_t *rest) {
     return 0;
 }
 
+/* The last collective of the gradients' group, as Python's `group_seq` tells it. 0, or -1 with an exception. */
+static int tell_sequence(Base *self, int64_t *seq) {
+    PyObject *told = NULL;
+    if (is_none(self->group_of)) {
+        told = PyObject_CallNoArgs(self->group_seq);
+    } else {
+        PyObject *module = PyObject_CallNoArgs(self->group_of);
+        if (module == Py_None) {
+            Py_DECREF(module);
+            return 0;
+        }
+        PyObject *group = module ? PyObject_GetAttr(module, self->names[GROUP]) : NULL;
+        if (group)
+            told = PyObject_CallMethodObjArgs(group, self->names[SEQUENCE], NULL);
+        Py_XDECREF(group);
+        Py_XDECREF(module);
+    }
+    int failed = !told || read_whole(told, seq);
+    Py_XDECREF(told);
+    return failed ? -1 : 0;
+}
+
 /* As StepClock.close_step where nothing is rare. 0, or -1 with an exception. */
 static int close_step(Base *self, int64_t now) {
     Hot *hot = self->hot;
     int64_t seq = UNKNOWN, num_collectives = UNKNOWN, cpu = UNKNOWN, step = self->step, flags = self->flags;
     if (!is_none(self->group_seq)) {
-        PyObject *told = PyObject_CallNoArgs(self->group_seq);
-        int failed = !told || read_whole(told, &seq);
-        Py_XDECREF(told);
-        if (failed)
+        if (tell_sequence(self, &seq))
             return -1;
-        if (self->last_seq != UNKNOWN)
+        if (seq != UNKNOWN && self->last_seq != UNKNOWN)
             num_collectives = seq - self->last_seq;
         self->last_seq = seq;
     }

@@ -40,7 +40,7 @@ extern __attribute__((weak)) void PyFunction_SetVectorcall(PyObject *, vectorcal
 
 enum { NUM_GROUPS = 64, NUM_ROWS = 128, NUM_REST = 11, NUM_ROOTS = 8, MAX_NESTING = 3 };
 enum { CLOSED = -1, LATER = -2, UNKNOWN = -1 };
-enum { STEPPED = 1, GONE = 2, BROKEN = 4, DEVICE = 8, EVALUATING = 16, MEASURING = 32, ASKING = 128 };
+enum { STEPPED = 1, GONE = 2, BROKEN = 4, DEVICE = 8, EVALUATING = 16, MEASURING = 32, BARRIER = 64, ASKING = 128 };
 enum { STOPPED = GONE | BROKEN, RARE = STOPPED | DEVICE | EVALUATING | ASKING };
 enum { SPOT_CHECK = 32, SPOT_CHECK_AT = 5, CPU_PERIOD = 8, LONG_GC_NS = 1000000 };
 enum { FLAG_GC = 32, FLAG_DETAIL = 64, FLAG_NO_SYNC = 128 };
@@ -95,6 +95,8 @@ static int core_exec(PyObject *module) {
                    add_type(module, &base_spec, &types->base) || add_type(module, &gate_spec, &types->gate) ||
                    PyModule_AddStringConstant(module, "BUILD", "tuiadvisor-core " CORE_BUILD) ||
                    PyModule_AddIntConstant(module, "CALL", CALL) ||
+                   PyModule_AddIntConstant(module, "DDP_FORWARD", DDP_FORWARD) ||
+                   PyModule_AddIntConstant(module, "DDP_BACKWARD", DDP_BACKWARD) ||
                    PyModule_AddIntConstant(module, "NEXT_BATCH", NEXT_BATCH) ||
                    PyModule_AddIntConstant(module, "BEFORE", BEFORE) ||
                    PyModule_AddIntConstant(module, "AFTER", AFTER)
@@ -148,6 +150,8 @@ static PyObject *core_bind(PyObject *module, PyObject *args) {
                            (self->map.len - HEADER_BYTES) / (RECORD_WORDS * 8) < capacity)) ||
         self->words.len < (Py_ssize_t)sizeof self->own_words || self->page.len < (Py_ssize_t)sizeof(Hot))
         return PyErr_Format(PyExc_ValueError, "no header of a ring, or no page of a process");
+    if (intern_names(self))
+        return NULL;
     Py_INCREF(thin);
     Py_INCREF(books);
     self->thin = (Thin *)thin, self->books = (Books *)books;

@@ -1,6 +1,7 @@
 /* ---- Gate: one hook ---- */
 
-enum { CALL, NEXT_BATCH, BEFORE, AFTER, NUM_KINDS }; /* what a gate does: any call, a loader's, an optimizer's hooks */
+/* What a gate does: any call, DDP's forward, the backward that may be of one, a loader's, an optimizer's hooks. */
+enum { CALL, DDP_FORWARD, DDP_BACKWARD, NEXT_BATCH, BEFORE, AFTER, NUM_KINDS };
 
 typedef struct {
     PyObject_HEAD
@@ -9,14 +10,15 @@ typedef struct {
     PyObject *original;
     int64_t phase, bits;    /* bits of `observed` that entering it sets */
     PyObject *tail, *owner; /* None where nothing comes after; see below */
-    int is_forward, is_choosy; /* choosy: some calls are not meant, by `ids` or `only_with` */
+    int is_forward;
+    short kind, is_choosy; /* choosy: some calls are not meant, by `ids` or `only_with` */
     int64_t after_phase, after_alert;
     Base *clock;
     PyObject *reference, *failed, *stand_in;
     PyObject *roots, *is_grad_enabled, *training;              /* of a root's forward; roots None: any module */
     PyObject *ids;                                             /* modules beside these are not meant; None: ask */
     PyObject *only_with;                                       /* the keyword argument that is true where a call is meant */
-    PyObject *open, *done, *looked;                            /* of optimizers */
+    PyObject *open, *done, *looked;                            /* of optimizers; open: also DDP modules that Python awaits */
     PyObject *tensor, *id_types, *shape, *dtype;               /* of batches: the class, types of ids, descriptors */
     PyObject *name; /* original is what `owner` inherits under this name; None: original itself */
     PyObject *base; /* the only class that it inherits from directly; None: several, or no owner */
@@ -155,7 +157,7 @@ static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
                             "roots",       "is_grad_enabled",          "is_forward", "open",          "done",
                             "looked",      "tensor",      "id_types",  "shape",    "dtype",           "owner",
                             "name",        "ids",         "base",      "only_with", NULL};
-    static const vectorcall_t calls[NUM_KINDS] = {run, run_next_batch, run_before, run_after};
+    static const vectorcall_t calls[NUM_KINDS] = {run, run, run, run_next_batch, run_before, run_after};
     PyObject *none = Py_None, *clock, *given[4], *tail = none, *stand_in = none, *roots = none, *grad = none;
     PyObject *open = none, *done = none, *looked = none, *tensor = none, *id_types = none, *shape = none, *dtype = none;
     PyObject *owner = none, *name = none, *ids = none, *base = none, *reduced = none, *only_with = none;
@@ -174,7 +176,7 @@ static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
         PyErr_SetString(PyExc_TypeError, "no step clock that is bound, or no phase");
         return -1;
     }
-    self->vectorcall = calls[kind];
+    self->vectorcall = calls[kind], self->kind = (short)kind;
     self->clock = (Base *)clock, self->hot = self->clock->hot;
     self->phase = phase, self->bits = self->clock->books->groups[group >> 4];
     self->after_phase = after_phase, self->after_alert = after_alert;
@@ -339,6 +341,81 @@ static PyObject *tell_tail(Gate *self, PyObject *const *args, Py_ssize_t count, 
     return result;
 }
 
+/* A forward of DDP's is over: as model_hooks, of the only module there is. 0: Python has to do it, -1: exception. */
+static int begin_to_await(Gate *self, PyObject *module, int64_t now) {
+    Base *clock = self->clock;
+    if (is_none(clock->sole_ddp) || PyList_Size(self->open) || !(is_none(clock->awaited) || clock->awaited == module))
+        return 0;
+    PyObject *known = PyObject_CallNoArgs(clock->sole_ddp), *wanted = NULL;
+    if (known == module)
+        wanted = PyObject_GetAttr(module, clock->names[REQUIRES_EXCHANGE]);
+    Py_XDECREF(known);
+    int is_plain = wanted == Py_True || wanted == Py_False, is_wanted = wanted == Py_True;
+    Py_XDECREF(wanted);
+    if (PyErr_Occurred())
+        return guard(self) ? -1 : 1;
+    if (is_plain && is_wanted && clock->has_words) {
+        PyObject *before = clock->awaited;
+        Py_INCREF(module);
+        clock->awaited = module, clock->awaited_at = now;
+        Py_XDECREF(before);
+        self->hot->alert |= BARRIER;
+    }
+    return is_plain;
+}
+
+/* The latest of the times in a list, as Python's max(); UNKNOWN with an exception. */
+static int64_t latest_of(PyObject *times) {
+    int64_t latest = UNKNOWN, one;
+    Py_ssize_t count = times ? PyList_Size(times) : 0;
+    for (Py_ssize_t i = 0; i < count && !read_whole(PyList_GetItem(times, i), &one); i++)
+        latest = i && one < latest ? latest : one;
+    return PyErr_Occurred() ? UNKNOWN : latest;
+}
+
+/* A backward is over, and one module's gradients were awaited: as model_hooks. 0: Python has to do it, -1: exception. */
+static int book_exchange(Gate *self, int64_t begun, int64_t now) {
+    Base *clock = self->clock;
+    Hot *hot = self->hot;
+    if (is_none(clock->awaited) || PyList_Size(self->open) || clock->detail_flag || hot->alert & RARE)
+        return 0;
+    PyObject *module = clock->awaited, *ready = NULL; /* ours alone: asking may let another thread in, which leaves */
+    int64_t base = clock->awaited_at;
+    clock->awaited = NULL;
+    hot->alert &= ~BARRIER;
+    PyObject *reducer = PyObject_GetAttr(module, clock->names[REDUCER]);
+    if (reducer)
+        ready = PyObject_CallMethodObjArgs(reducer, clock->names[READY_TIMES], NULL);
+    int64_t latest = latest_of(ready), arrived = base + latest;
+    Py_XDECREF(ready);
+    Py_XDECREF(reducer);
+    Py_DECREF(module);
+    if (PyErr_Occurred())
+        return guard(self) ? -1 : 1;
+    if (latest != UNKNOWN && begun <= arrived && arrived <= now && !(hot->alert & GONE) && hot->words) {
+        hot->totals[BACKWARD] -= now - arrived;
+        hot->totals[COMM_EXPOSED] += now - arrived;
+        clock->said |= 1 << COMM_EXPOSED;
+        synchronized(clock->books, arrived, now);
+    }
+    return 1;
+}
+
+/* What comes after a call of DDP's, or what Python says of it. */
+static PyObject *end_of_ddp(Gate *self, PyObject *const *args, Py_ssize_t count, PyObject *result, int64_t begun,
+                            int64_t now) {
+    int done = 0;
+    if (result && self->kind == DDP_BACKWARD)
+        done = book_exchange(self, begun, now);
+    else if (result && count > 0)
+        done = begin_to_await(self, args[0], now);
+    if (!done)
+        return tell_tail(self, args, count, result, begun, now);
+    if (done < 0)
+        Py_CLEAR(result);
+    return result;
+}
+
 /* End the phase; the exception that the host's call has raised stays as it is. Returns result, or NULL. */
 static inline __attribute__((always_inline)) PyObject *end(Gate *self, PyObject *const *args, Py_ssize_t count,
                                                            PyObject *result, int64_t begun, int64_t outer) {
@@ -350,7 +427,8 @@ static inline __attribute__((always_inline)) PyObject *end(Gate *self, PyObject 
     change(hot, 0, outer, now);
     if (RARELY(self->tail != Py_None && (self->after_phase < 0 || self->phase == self->after_phase) &&
                (!self->after_alert || alert & self->after_alert)))
-        return tell_tail(self, args, count, result, begun, now);
+        return self->kind == CALL ? tell_tail(self, args, count, result, begun, now)
+                                  : end_of_ddp(self, args, count, result, begun, now);
     return result;
 }
 

@@ -40,6 +40,9 @@ class Books:
         "since",
         "step",
         "totals",
+        "waited_at_latest_ns",
+        "waited_before_ns",
+        "waited_in",
     )
 
     def __init__(self, now: int) -> None:
@@ -52,6 +55,8 @@ class Books:
         self.comm_before_ns = 0  # exposed communication of all closed steps
         self.phase = OTHER
         self.step = 0
+        # Exposed communication until the latest release, and until that of the step before `waited_in`.
+        self.waited_in = self.waited_at_latest_ns = self.waited_before_ns = UNKNOWN
         self.restart(now)
 
     def restart(self, now: int) -> None:
@@ -139,6 +144,23 @@ class Books:
         """Reassign time that is booked."""
         self.totals[source] -= duration_ns
         self.totals[target] += duration_ns
+
+    def synchronized(self, arrive_ns: int, release_ns: int) -> None:
+        """A wait from arrive_ns to release_ns, which is booked as exposed communication: the step's last one wins.
+
+        A rank that waited for others earlier in the step (a buffer broadcast, FSDP's all-gathers, a micro-batch's
+        all-reduce) has been brought into line there, and its arrival at the last barrier no longer shows who was late.
+        So what it waited since the previous step's release is taken off: arrival = release - everything waited in
+        between. For plain data parallel training with one barrier a step that is the very moment of arrival.
+        """
+        waited_ns = self.comm_before_ns + self.totals[COMM_EXPOSED]
+        if self.step != self.waited_in:
+            self.waited_in, self.waited_before_ns = self.step, self.waited_at_latest_ns
+        self.waited_at_latest_ns = waited_ns
+        if self.waited_before_ns == UNKNOWN:  # the first one since the probe came: nothing to compare with
+            self.waited_before_ns = waited_ns - (release_ns - arrive_ns)
+        self.arrive_ns = release_ns - (waited_ns - self.waited_before_ns)
+        self.release_ns = release_ns
 
     def hide(self, duration_ns: int) -> None:
         """So much communication was hidden behind compute."""

@@ -93,7 +93,6 @@ class GradientWaits:
 
     def __init__(self, probe: Host) -> None:
         self.clock = probe.clock
-        self.barrier = probe.barrier
         self.open: dict[int, int] = {}  # id of a Work -> kind of its collective
 
     def after_call(self, kind: int) -> Any:
@@ -124,7 +123,7 @@ class GradientWaits:
         """Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed)."""
         books = self.clock.books
         if books.totals[phases.BACKWARD] or books.phase == phases.BACKWARD:
-            self.barrier.booked(begin_ns, end_ns)
+            books.synchronized(begin_ns, end_ns)
 
 
 class CallEvents:

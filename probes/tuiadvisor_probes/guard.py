@@ -125,6 +125,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     any_root: bool = False,
     only_with: str = "",
     is_looked_up: bool = False,
+    awaited: list[Any] | None = None,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
@@ -140,6 +141,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     only_with: the keyword argument that is true in the calls that are meant, for a function that serves several ends.
     is_looked_up: torch finds `original` by its name in its module, and no compiled code looks through it: what stands
     there need not be a function.
+    awaited: for DDP's forward and for backward, the modules whose gradients are still to be exchanged: while there is
+    none the native core does what `after` would, of the only module that there is.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -226,7 +229,11 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             nothing,
             FORWARD if constant is None else constant,
             group,
-            native.core.CALL,
+            native.core.CALL
+            if awaited is None
+            else native.core.DDP_FORWARD
+            if any_root
+            else native.core.DDP_BACKWARD,
             original.__qualname__ if is_looked_up else None,
             after_phase=after_phase,
             after_alert=after_alert,
@@ -238,6 +245,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             ids=meant,
             base=base,
             only_with=only_with or None,
+            open=awaited,
         )
         tuiadvisor_hook = gate if is_looked_up else through(gate)
     update_wrapper(tuiadvisor_hook, original, updated=())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .barrier import Barrier
     from .buckets import Layout
     from .detail import Detail
     from .eval_span import EvalSpan
@@ -25,7 +24,6 @@ class Host(Protocol):
     registrations: list[Any]  # with remove(), called when the probe leaves
     absences: dict[str, str]  # signal -> why it cannot be had
     pipeline: dict[str, Any]
-    barrier: Barrier
     detail: Detail
     saves: Any  # background_saves.BackgroundSaves
     thread: Any  # training_thread.TrainingThread

@@ -36,7 +36,6 @@ from . import ring as ring_file
 from . import step_clock as sc
 from .accelerator import watch_captures
 from .background_saves import BackgroundSaves
-from .barrier import Barrier
 from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
@@ -99,7 +98,6 @@ class Probe:
         self.num_modules = 0  # in sys.modules, when we last looked
         self.next_look = 0  # a step
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
-        self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
         self.saves = BackgroundSaves(self.clock)
         self.thread = TrainingThread(self)
@@ -211,7 +209,10 @@ class Probe:
 
     def found_ddp(self, module: Any) -> None:
         """A DDP module ran forward; the largest one's group aligns the ranks, its parameters size the gradients."""
-        self.known_ddp[id(module)] = reference = weakref.ref(module)
+        living = {number: known for number, known in self.known_ddp.items() if known() is not None}
+        living[id(module)] = reference = weakref.ref(module)
+        self.known_ddp = living
+        self.clock.sole_ddp = reference if len(living) == 1 else None
         self.layouts.pop(id(module), None)
         if self.clock.device is not None:
             self.clock.device.knows_exchange = True
@@ -227,7 +228,7 @@ class Probe:
             seq: int = live.process_group._get_sequence_number_for_group()
             return seq
 
-        self.clock.group_seq = group_seq
+        self.clock.group_seq, self.clock.group_of = group_seq, reference
         self.clock.comm_bytes = self.gradient_bytes = size
         self.clock.last_seq = sc.UNKNOWN
         self.put_info()
@@ -346,7 +347,7 @@ class Probe:
             seq: int = world._get_sequence_number_for_group()
             return seq
 
-        self.clock.group_seq = group_seq
+        self.clock.group_seq, self.clock.group_of = group_seq, None
 
     def at_exit(self) -> None:
         """The process ends in order: the last step is written and everything comes out."""
@@ -376,7 +377,7 @@ class Probe:
         self.awaited.clear()
         atexit.unregister(self.at_exit)
         self.gradient_module = None
-        self.clock.group_seq = None
+        self.clock.group_seq = self.clock.group_of = self.clock.sole_ddp = self.clock.awaited = None
         self.clock.device = None
         unknown = sc.UNKNOWN
         self.ring.put_event(KIND_DETACHED, (self.clock.step, 0, 0, unknown, unknown, unknown, reason))

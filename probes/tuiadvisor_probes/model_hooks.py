@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     from .guard import Hook
     from .host import Host
+    from .step_clock import StepClock
 
-ENGINE = "_engine_run_backward"  # of torch.autograd: what backward and grad have in common, told apart by keyword
+ENGINE = (
+    "_engine_run_backward"  # of torch.autograd: what backward and grad have in common, told apart by keyword
+)
 MAX_AWAITED = 4  # modules at once
 MAX_PASSED = 8  # backwards: a module that none of them was of will have none
 SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root
@@ -109,6 +112,13 @@ class PendingBarrier:
         self.awaited: list[Awaited] = []  # in the order of their first forwards
         self.arrival: Any = None  # the handle of what tells the device's arrival in this backward
 
+    def take_over(self, clock: StepClock) -> None:
+        """What the native core awaits by itself, in plain steps of a training with one module, is awaited here."""
+        module = clock.awaited
+        if module is not None:
+            clock.awaited = None
+            self.add(module, clock.awaited_ns)
+
     def add(self, module: Any, base_ns: int) -> None:
         """A forward has ended. Of several modules it has to be seen whose backward it was, so their books are kept."""
         for one in self.awaited:
@@ -159,6 +169,7 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
         module = args[0]
         if forwards.span.inside:
             forwards.after_eval(begin_ns, end_ns, args, result)
+        pending.take_over(clock)
         # What decides in DDP itself, too: its mode says nothing of whether gradients are exchanged.
         if module.require_backward_grad_sync and forwards.is_grad_enabled():
             # prepare_for_backward, the reducer's time base, was the last thing forward did.
@@ -184,6 +195,7 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
             observes=SEEN,
             is_grad_enabled=forwards.is_grad_enabled,
             any_root=True,
+            awaited=pending.awaited,
         ),
     )
 
@@ -215,6 +227,7 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
         clock.alert(sc.BARRIER, False)
+        pending.take_over(clock)
         is_asked = pending.arrival is not None
         pending.remove()
         exchanged = _book_barrier(probe, pending, begin_ns, end_ns)
@@ -230,6 +243,7 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     def on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         device = clock.device
+        pending.take_over(clock)
         if pending.awaited and device_hook.active and device is not None and device.is_measuring:
             pending.arrival = attempt(device_hook, ask, device, args, kwargs)
 
@@ -254,6 +268,7 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
             after_alert=sc.BARRIER,
             on_device=on_device,
             stranger=probe.thread.backward,
+            awaited=pending.awaited,
             only_with="accumulate_grad" if runs_engine else "",
             is_looked_up=runs_engine,
         ),
@@ -285,7 +300,7 @@ def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int)
     arrive, last, ready_of_last = 0, None, []
     for one in pending.awaited:
         ready = one.module.reducer.get_backward_stats()
-        at = one.base_ns + max(ready)
+        at = one.base_ns + max(ready, default=0)
         if not begin_ns <= at <= now:  # a graph without these parameters, or numbers of an earlier step
             continue
         if one.ready_before is not None and sum(map(eq, ready, one.ready_before)) > 1:
@@ -298,7 +313,7 @@ def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int)
     clock = probe.clock
     clock.move(now - arrive, phases.BACKWARD, phases.COMM_EXPOSED)
     clock.said |= 1 << phases.COMM_EXPOSED
-    probe.barrier.book(arrive, now)
+    clock.synchronized(arrive, now)
     if clock.detail_flag:
         layout = probe.buckets(last.module, ready_of_last) if probe.bucket_hook.active else None
         if layout is not None and layout.first:

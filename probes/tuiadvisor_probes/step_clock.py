@@ -79,6 +79,8 @@ if TYPE_CHECKING or native.core is None:
         """What hooks and the end of a step count with; the native core has its own."""
 
         __slots__ = (
+            "awaited",
+            "awaited_ns",
             "begin",
             "burst_seen",
             "closing_ns",
@@ -87,6 +89,7 @@ if TYPE_CHECKING or native.core is None:
             "device",
             "flags",
             "gc_ns",
+            "group_of",
             "group_seq",
             "is_alone",
             "last_cpu_ns",
@@ -107,6 +110,7 @@ if TYPE_CHECKING or native.core is None:
             "settle_at_ns",
             "settle_at_seq",
             "share_ns",
+            "sole_ddp",
             "spot_checks",
             "step",
             "tokens",
@@ -114,6 +118,13 @@ if TYPE_CHECKING or native.core is None:
             "write_at_ns",
             "write_ns",
         )
+        group_seq: Callable[[], int] | None  # sequence number of the gradient group
+        group_of: Callable[[], Any] | None  # the DDP module whose group that is, weakly
+        # For the native core: the only DDP module there is, weakly, and the one whose gradients are still to be
+        # exchanged, since its forward ended; Python's hooks take that over where they come by instead (`model_hooks`).
+        sole_ddp: Callable[[], Any] | None
+        awaited: Any
+        awaited_ns: int
 
         def let_go(self) -> None:
             """The ring's mapping goes."""
@@ -165,9 +176,9 @@ class StepClock(Numbers):
         self.eval_span: Any = None
         self.turns: Turns | None = None  # where several optimizers step
         self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
-        self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
-        self.last_seq = UNKNOWN
-        self.last_cpu_ns = UNKNOWN
+        self.group_seq = self.group_of = self.sole_ddp = self.awaited = None
+        self.awaited_ns = 0
+        self.last_seq = self.last_cpu_ns = UNKNOWN
         self.last_cpu_thread = 0  # native id: an ended thread's ident is given to the next one
         self.num_kept = 0  # ended steps that are not written yet
         self.settled: list[Any] = []  # of the steps just written, or of some of them; see step_record.write
@@ -343,13 +354,17 @@ class StepClock(Numbers):
         """Reassign time already booked: the backward wrapper learns afterwards how much of it was waiting."""
         self.later(self.books.move, duration_ns, source, target)
 
+    def synchronized(self, arrive_ns: int, release_ns: int) -> None:
+        """A wait that has been noted as exposed communication brought the ranks into line: see `Books.synchronized`."""
+        self.later(self.books.synchronized, arrive_ns, release_ns)
+
     def close_step(self, now: int) -> int:
         """Note the end of the step at `now`, and settle if it is time; returns `now`."""
         seq = UNKNOWN
         num_collectives = UNKNOWN
         if self.group_seq is not None:
             seq = self.group_seq()
-            if self.last_seq != UNKNOWN:
+            if UNKNOWN not in (seq, self.last_seq):  # the module whose group it was may have gone
                 num_collectives = seq - self.last_seq
             self.last_seq = seq
         cpu_ns = UNKNOWN

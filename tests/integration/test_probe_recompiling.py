@@ -116,7 +116,9 @@ def test_compiled_code_that_names_backward_is_not_compiled_anew(tmp_path: Path) 
     assert min(backward_ns) > 0
 
 
-def test_torch_that_replaces_the_same_function_for_a_while_finds_ours_and_puts_it_back(tmp_path: Path) -> None:
+def test_torch_that_replaces_the_same_function_for_a_while_finds_ours_and_puts_it_back(
+    tmp_path: Path,
+) -> None:
     """As make_fx does: it takes the function from torch.autograd.graph and puts it into both modules."""
     context = getattr(torch.compiler, "_patch_engine_backward", None)
     if context is None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tuiadvisor_probes import forks, phases, ring, step_clock
-from tuiadvisor_probes.barrier import Barrier
 
 
 class Clock:
@@ -55,51 +54,47 @@ def end_step(clock: step_clock.StepClock) -> None:
 
 def test_one_barrier_a_step_is_the_moment_of_arrival(clock: step_clock.StepClock, time_ns: Clock) -> None:
     """Work 50, wait 7: arrived 7 before the release, in the first step and in the next."""
-    barrier = Barrier(clock)
     for _ in range(2):
         time_ns.now += 50
         wait(clock, time_ns, 7)
-        barrier.book(time_ns.now - 7, time_ns.now)
+        clock.synchronized(time_ns.now - 7, time_ns.now)
         assert (time_ns.now - 7, time_ns.now) == (clock.arrive_ns, clock.release_ns)
         end_step(clock)
 
 
 def test_earlier_waits_are_taken_off(clock: step_clock.StepClock, time_ns: Clock) -> None:
     """A rank that waited 20 at a broadcast and 3 at the gradients arrived 23 before the release."""
-    barrier = Barrier(clock)
     wait(clock, time_ns, 5)
-    barrier.book(time_ns.now - 5, time_ns.now)
+    clock.synchronized(time_ns.now - 5, time_ns.now)
     end_step(clock)
     wait(clock, time_ns, 20)
     time_ns.now += 50
     wait(clock, time_ns, 3)
-    barrier.book(time_ns.now - 3, time_ns.now)
+    clock.synchronized(time_ns.now - 3, time_ns.now)
     assert 23 == clock.release_ns - clock.arrive_ns
 
 
 def test_waits_after_a_release_belong_to_the_next_step(clock: step_clock.StepClock, time_ns: Clock) -> None:
     """A loss averaged after the optimizer synchronizes too: its wait counts towards the next arrival."""
-    barrier = Barrier(clock)
     wait(clock, time_ns, 5)
-    barrier.book(time_ns.now - 5, time_ns.now)
+    clock.synchronized(time_ns.now - 5, time_ns.now)
     wait(clock, time_ns, 11)
     end_step(clock)
     wait(clock, time_ns, 2)
-    barrier.book(time_ns.now - 2, time_ns.now)
+    clock.synchronized(time_ns.now - 2, time_ns.now)
     assert 13 == clock.release_ns - clock.arrive_ns
 
 
 def test_last_of_several_barriers_counts_them_all(clock: step_clock.StepClock, time_ns: Clock) -> None:
     """Three synchronizing micro-batches: the step's arrival carries the waits of all three."""
-    barrier = Barrier(clock)
     end_step(clock)
     wait(clock, time_ns, 1)
-    barrier.book(time_ns.now - 1, time_ns.now)
+    clock.synchronized(time_ns.now - 1, time_ns.now)
     end_step(clock)
     for duration in (4, 5, 6):
         time_ns.now += 30
         wait(clock, time_ns, duration)
-        barrier.book(time_ns.now - duration, time_ns.now)
+        clock.synchronized(time_ns.now - duration, time_ns.now)
     assert 15 == clock.release_ns - clock.arrive_ns
 
 

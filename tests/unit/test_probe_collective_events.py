@@ -24,12 +24,14 @@ class Probe:
         self.events: list[tuple[int, ...]] = []
         self.barriers: list[tuple[int, int]] = []
         self.groups: dict[str, int] = {}
-        self.books = SimpleNamespace(totals=[0] * len(PHASES), phase=phases.FORWARD)
+        self.books = SimpleNamespace(
+            totals=[0] * len(PHASES), phase=phases.FORWARD,
+            synchronized=lambda *span: self.barriers.append(span),
+        )  # fmt: skip
         self.clock = SimpleNamespace(
             said=0, stepped=False, detail_flag=1, pid=os.getpid(), step=7, books=self.books,
             later=lambda book, *span: book(*span),
         )  # fmt: skip
-        self.barrier = SimpleNamespace(booked=lambda *span: self.barriers.append(span))
         self.detail = SimpleNamespace(has_point_to_point=False)
         self.ring = SimpleNamespace(put_event=lambda kind, rest: self.events.append((kind, *rest)))
         self.found_group = self.groups.__setitem__

@@ -33,9 +33,13 @@ class Training:
         self.num_backwards = 0
         self.booked: list[tuple[int, int]] = []
         self.moved: list[tuple[int, int, int]] = []
-        clock = SimpleNamespace(said=0, detail_flag=0, move=lambda *what: self.moved.append(what))
-        barrier = SimpleNamespace(book=lambda *what: self.booked.append(what))
-        self.probe: Any = SimpleNamespace(clock=clock, barrier=barrier)
+        clock = SimpleNamespace(
+            said=0,
+            detail_flag=0,
+            move=lambda *what: self.moved.append(what),
+            synchronized=lambda *what: self.booked.append(what),
+        )
+        self.probe: Any = SimpleNamespace(clock=clock)
 
     def forward(self, module: Any, at: int) -> None:
         self.pending.add(module, at)

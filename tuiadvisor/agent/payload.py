@@ -154,7 +154,6 @@ MODULE_ORDER: Final = (
     "patch",
     "process",
     "detail",
-    "barrier",
     "compiled",
     "eval_span",
     "attributes",

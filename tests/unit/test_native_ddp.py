@@ -1,0 +1,263 @@
+"""DDP's forward and backward in the native core: the same records as Python's hooks, without a call of theirs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import native_core
+import pytest
+from probing import assert_sums_to_step, probed
+
+from tuiadvisor.agent.payload import PRIVATE_NAME
+from tuiadvisor.events import StepFlag
+
+torch = pytest.importorskip("torch")
+NUM_STEPS = 24
+EXCHANGE_S = 0.003
+# Steps in which the kernel may stop the thread between a forward's end and its hook for longer than the exchange takes.
+MAX_STOPPED = 2
+CLOCKLESS = (
+    "step",
+    "micro_steps",
+    "samples",
+    "tokens",
+    "observed",
+    "num_collectives",
+    "comm_bytes",
+)
+# Told by time, and so by chance: a collection that took long.
+BY_CHANCE = StepFlag.GC
+
+
+@pytest.fixture(autouse=True)
+def alone_in_a_group(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process."""
+    if why_not := native_core.why_not():
+        pytest.skip(f"no native core: {why_not}")
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def replica() -> Any:
+    """A small model in DDP, whose exchange takes a while."""
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    )
+
+    def exchange(_state: None, bucket: Any) -> Any:
+        time.sleep(EXCHANGE_S)
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    exchange.__annotations__.clear()  # DDP would have them be the classes themselves
+    model.register_comm_hook(None, exchange)
+    return model
+
+
+class Training:
+    """A model and its optimizer; each program below is what one step does."""
+
+    def __init__(self) -> None:
+        self.make()
+        self.number = 0
+
+    def make(self) -> None:
+        """Anew."""
+        self.model, self.other = replica(), None
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+
+    def loss(self) -> Any:
+        """Of a batch."""
+        return self.model(torch.ones(4, 4)).sum()
+
+
+def plain(one: Training) -> None:
+    one.loss().backward()
+
+
+def accumulates(one: Training) -> None:
+    with one.model.no_sync():
+        one.loss().backward()
+        one.loss().backward()
+    one.loss().backward()
+
+
+def two_forwards(one: Training) -> None:
+    (one.loss() + one.loss()).backward()
+
+
+def two_backwards(one: Training) -> None:
+    """The first is of no module of DDP's, so that none of its gradients became ready."""
+    loss = one.loss()
+    torch.ones(3, requires_grad=True).sum().backward()
+    time.sleep(
+        EXCHANGE_S
+    )  # the times of the step before, which the reducer still tells, are none of the first one's
+    loss.backward()
+
+
+def evaluates(one: Training) -> None:
+    one.loss().backward()
+    if one.number % 7 == 3:
+        one.model.eval()
+        with torch.no_grad():
+            one.loss()
+        one.model.train()
+
+
+def only_inside_in_training(one: Training) -> None:
+    """As Lightning sets it: DDP itself says that it evaluates."""
+    one.model.eval()
+    one.model.module.train()
+    one.loss().backward()
+
+
+def two_models(one: Training) -> None:
+    """As a generator and its discriminator: whose backward it was is told by their books."""
+    one.other = one.other or replica()
+    loss, other = one.loss(), one.other(torch.ones(4, 4)).sum()
+    loss.backward()
+    other.backward()
+
+
+def another_model(one: Training) -> None:
+    """From the middle on, while the first one is gone."""
+    if one.number == NUM_STEPS // 2:
+        one.make()
+    one.loss().backward()
+
+
+def raises(one: Training) -> None:
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        one.model(torch.ones(4, 5))
+    one.loss().backward()
+
+
+PROGRAMS = {
+    one.__name__: one
+    for one in (
+        plain,
+        accumulates,
+        two_forwards,
+        two_backwards,
+        evaluates,
+        only_inside_in_training,
+        two_models,
+        another_model,
+        raises,
+    )
+}
+
+
+def train(one: Training, program: Callable[[Training], None], num_steps: int) -> None:
+    """So many steps."""
+    for _ in range(num_steps):
+        one.number += 1
+        one.optimizer.zero_grad()
+        program(one)
+        one.optimizer.step()
+
+
+def there(row: dict[str, int]) -> set[str]:
+    """The phases that took time, and whether ranks met."""
+    names = {
+        name for name in ("forward", "backward", "comm_exposed", "eval", "optimizer") if row[f"{name}_ns"]
+    }
+    return names | ({"met"} if row["arrive_ns"] >= 0 else set())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_same_program_makes_the_same_steps(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was seen, counted and met; and where one barrier ends a step, its wait is the communication there was."""
+    seen = {}
+    for which in ("python", "native"):
+        monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+        one = Training()
+        train(one, PROGRAMS[name], 3)
+        with probed(tmp_path, budget_ppm=0) as observed:
+            train(one, PROGRAMS[name], NUM_STEPS)
+        train(one, PROGRAMS[name], 2)
+        assert set(observed.info["hooks"]) >= {"forward_ddp", "backward"}
+        assert {"ok"} == {observed.info["hooks"][hook] for hook in ("forward_ddp", "backward", "optimizer")}
+        seen[which] = observed.steps
+    assert len(seen["python"]) == len(seen["native"]) >= NUM_STEPS - 1
+    num_stopped = 0
+    for reference, row in zip(seen["python"], seen["native"], strict=True):
+        assert_sums_to_step(row)
+        assert {name: reference[name] for name in CLOCKLESS} == {name: row[name] for name in CLOCKLESS}
+        if (reference["flags"] ^ row["flags"]) & StepFlag.NO_SYNC and num_stopped < MAX_STOPPED:
+            num_stopped += 1
+            continue
+        assert reference["flags"] & ~BY_CHANCE == row["flags"] & ~BY_CHANCE
+        assert there(reference) == there(row)
+        if row["arrive_ns"] >= 0:
+            assert row["begin_ns"] <= row["arrive_ns"] <= row["release_ns"] <= row["end_ns"]
+    if name == "plain":
+        for row in seen["native"][1:]:
+            assert (
+                row["release_ns"] - row["arrive_ns"] == row["comm_exposed_ns"]
+                or row["flags"] & StepFlag.NO_SYNC
+            )
+
+
+def test_python_is_asked_for_nothing_in_a_plain_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor for the group's sequence number; where a step is out of the ordinary it takes over what the core awaits."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    one = Training()
+    with probed(tmp_path, budget_ppm=0) as observed:
+        train(one, plain, 40)
+        probe = sys.modules[PRIVATE_NAME + ".install"]._probe
+        hooks = sys.modules[PRIVATE_NAME + ".model_hooks"]
+        asked: list[str] = []
+        passed, group_seq = hooks.PendingBarrier.passed, probe.clock.group_seq
+        monkeypatch.setattr(
+            hooks.PendingBarrier, "passed", lambda *what: (asked.append("passed"), passed(*what))
+        )
+        probe.clock.group_seq = lambda: (asked.append("group_seq"), group_seq())[1]
+        train(one, plain, 20)
+        assert [] == asked
+        assert probe.clock.awaited is None
+        loss = one.loss()
+        assert probe.clock.awaited is one.model
+        probe.clock.detail_flag = 1  # as in a burst
+        loss.backward()
+        probe.clock.detail_flag = 0
+        assert probe.clock.awaited is None
+        assert ["passed"] == asked
+        one.optimizer.step()
+        train(one, plain, 3)
+    rows = observed.steps[1:]
+    assert sum(row["arrive_ns"] < 0 for row in rows) <= MAX_STOPPED
+    assert all(
+        later["num_collectives"] == later["group_seq"] - row["group_seq"] for row, later in pairwise(rows)
+    )
+    assert all(row["group_seq"] >= 0 for row in rows)
+
+
+def test_what_is_awaited_goes_with_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model between its forward and its backward is not held by a probe that has left."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    one = Training()
+    with probed(tmp_path, budget_ppm=0):
+        train(one, plain, 40)
+        loss = one.loss()
+        probe = sys.modules[PRIVATE_NAME + ".install"]._probe
+        clock = probe.clock
+        is_held, num_held = clock.awaited is one.model, sys.getrefcount(one.model)
+    assert is_held
+    assert clock.awaited is None
+    num_left = sys.getrefcount(one.model)
+    assert num_left == num_held - 1
+    loss.backward()
+    one.optimizer.step()
