@@ -35,6 +35,9 @@ def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path
             done = subprocess.run(watch, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             assert (0, "") == (done.returncode, complaints(done.stderr))
             assert "2 ranks" in done.stdout
+            assert {"tuiadvisor.agent": os.SCHED_BATCH, "tuiadvisor.stream.hub": os.SCHED_BATCH} == _policies(
+                pid
+            )
         finally:
             os.kill(pid, signal.SIGTERM)
         wait_until(lambda: not _runs(pid), every_s=0.1)
@@ -42,6 +45,17 @@ def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path
     assert () == read_summary(output).notes
     assert "recorded 2 ranks" in (tmp_path / "run.tuirec.log").read_text()
     assert 0o600 == (tmp_path / "run.tuirec.log").stat().st_mode & 0o777
+
+
+def _policies(pid: int) -> dict[str, int]:
+    """How agent and hub are scheduled: they take no core from a rank when they wake."""
+    below = [(" ".join(one.cmdline()), one.pid) for one in psutil.Process(pid).children(recursive=True)]
+    return {
+        module: os.sched_getscheduler(child)
+        for module in ("tuiadvisor.agent", "tuiadvisor.stream.hub")
+        for words, child in below
+        if f"-m {module}" in words
+    }
 
 
 def _on_a_terminal(command: list[str]) -> str:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import priority
 from tuiadvisor.agent import procfs, rivals
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector
 from tuiadvisor.agent.attach_batch import LEAVE_S, PUSH_OUT_S
@@ -111,6 +112,7 @@ class Agent:
 
     def run(self) -> int:
         """Until there is a reason to end."""
+        priority.give_way()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         try:

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import priority
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.app.stated import Stated
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
 VIEW_PERIOD_S: Final = 0.45
+# Where nobody looks: a picture for who asks how it stands, frames in larger pieces, and less of the cores that train.
+UNWATCHED_VIEW_PERIOD_S: Final = 3.0
+UNWATCHED_READ_PERIOD_S: Final = 0.5
 VIEW_SHARE: Final = 0.2  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
 
 logger: Final = Logger(__name__)
@@ -63,6 +67,8 @@ class Feed:
         self._version = 0
         self._num_restarts = 0
         self._changed = True
+        self._view_period_s = VIEW_PERIOD_S
+        self._read_period_s = 0.0
         self._view_due_s = 0.0
         self._behind_due_s = 0.0
         self._view_costs_s = (0.0, 0.0, 0.0)  # of the last views, processor time of this thread
@@ -85,6 +91,10 @@ class Feed:
             self._thread.join(5.0)
         self.source.close()
 
+    def is_watched_by_nobody(self) -> None:
+        """No screens and no outlets: a picture now and then is enough, and the ranks may need the core."""
+        self._view_period_s, self._read_period_s = UNWATCHED_VIEW_PERIOD_S, UNWATCHED_READ_PERIOD_S
+
     def latest(self) -> FeedState:
         """The newest state."""
         return self._state
@@ -104,6 +114,9 @@ class Feed:
             self._publish(f"failed: {type(error).__name__}: {error}")
 
     def _cycle(self) -> None:
+        if self._read_period_s:
+            priority.give_way()
+            self._asked.wait(self._read_period_s)
         self._asked.clear()
         while not self._commands.empty():
             self._obey(self._commands.get())
@@ -132,7 +145,7 @@ class Feed:
                 self._view_costs_s = (*self._view_costs_s[1:], time.thread_time() - cpu_s)
                 # One dear view (the first imports what it needs) is no reason to stand still: the cheapest of three.
                 cost_s = min(self._view_costs_s)
-            self._view_due_s = self._behind_due_s = now + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
+            self._view_due_s = self._behind_due_s = now + max(self._view_period_s, cost_s / VIEW_SHARE)
             self._publish(self.source.status.note)
         self._note_history()
         if not frames:

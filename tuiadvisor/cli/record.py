@@ -95,7 +95,8 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         follow(outlets, feed)
         ended_alone = False
         try:
-            ended_alone = _follow(session, feed, options.duration, options.steps)
+            is_told = outlets is not None or options.steps is not None
+            ended_alone = _follow(session, feed, options.duration, options.steps, is_told=is_told)
         except KeyboardInterrupt:
             pass
         finally:
@@ -138,8 +139,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_steps: int | None) -> bool:
-    """Until what was asked for is there; True if the agents ended before that."""
+def _follow(
+    session: Session, feed: LiveFeed, duration_s: float | None, num_steps: int | None, *, is_told: bool
+) -> bool:
+    """Until what was asked for is there; True if the agents ended before that.
+
+    is_told: something waits for the feed's pictures.
+    """
     begin = time.monotonic()
     is_counting = False
     shown = ""
@@ -151,6 +157,8 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
             break
         if not is_counting and (_is_attached(view) or time.monotonic() - begin >= ATTACH_PATIENCE_S):
             is_counting, begin = True, time.monotonic()  # what was asked for is so long a time of the ranks
+            if not is_told:
+                feed.is_watched_by_nobody()
         elapsed = time.monotonic() - begin
         if duration_s is not None and is_counting and elapsed >= duration_s:
             break

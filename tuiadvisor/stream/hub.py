@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import zmq
 
-from tuiadvisor import __version__, log
+from tuiadvisor import __version__, log, priority
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.loglimits import Count
@@ -351,6 +351,7 @@ def run_hub(config: HubConfig, announce: Callable[[str], None]) -> None:
     """Run a hub in this process until a signal ends it; `announce` gets one JSON line once it listens."""
     _raise_descriptor_limit()
     _go_first()
+    priority.give_way()
     hub = Hub(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: hub.stop())
