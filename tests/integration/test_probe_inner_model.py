@@ -25,7 +25,9 @@ LOOKS_EVERY = 64  # steps; the native core once a second, but after 1,024 steps 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[Any]:
-    """Of a group of one rank."""
+    """Of a group of one rank, in a process that has compiled nothing: else no hook is put inside of a wrapper's."""
+    if "torch._dynamo.utils" in sys.modules:
+        sys.modules["torch._dynamo.utils"].counters.clear()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1)
     try:
         yield nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 1)))
