@@ -18,7 +18,7 @@ def give_way() -> None:
 
 
 def no_longer() -> None:
-    """As everybody: for this thread, which has stopped a rank and must not leave it so for longer than needed."""
+    """As everybody: for this thread, which will stop a rank and must not leave it so for longer than needed."""
     _set("SCHED_OTHER")
 
 

@@ -243,7 +243,13 @@ ALLOWED = {
         "tuiadvisor.ownpython",
         "orjson",
     ),
-    "tuiadvisor/inject": ("tuiadvisor.inject", "tuiadvisor.errors", "tuiadvisor_probes", "psutil"),
+    "tuiadvisor/inject": (
+        "tuiadvisor.inject",
+        "tuiadvisor.priority",
+        "tuiadvisor.errors",
+        "tuiadvisor_probes",
+        "psutil",
+    ),
     "tuiadvisor/agent": (
         "tuiadvisor.agent",
         "tuiadvisor.inject",

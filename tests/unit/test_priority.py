@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import marshal
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from tuiadvisor import priority
-from tuiadvisor.agent.crew import Crew
 
 
 def in_a_thread(*calls: Callable[[], None]) -> list[int]:
@@ -57,16 +59,20 @@ def test_a_system_without_the_policy_is_left_as_it_is(monkeypatch: pytest.Monkey
     priority.give_way()
 
 
-def test_a_thread_that_attaches_is_as_others_though_the_agent_gives_way() -> None:
-    """It stops a rank: woken late it would leave that one standing."""
+def test_the_process_that_holds_a_rank_is_as_others_though_who_starts_it_gives_way() -> None:
+    """Woken late it would leave that one standing."""
+    code = (
+        "import os, sys; from tuiadvisor.inject import tracer; "
+        "tracer.run = lambda plan: {'policy': os.sched_getscheduler(0)}; tracer.main()"
+    )
     found: list[int] = []
 
     def agent() -> None:
         priority.give_way()
-        crew = Crew()
-        found.append(crew.submit(os.sched_getscheduler, 0).result(10))
-        crew.finish()
-        found.append(os.sched_getscheduler(0))
+        done = subprocess.run(
+            [sys.executable, "-c", code], input=marshal.dumps({}), capture_output=True, check=True
+        )
+        found.append(marshal.loads(done.stdout)["policy"])  # noqa: S302 - our own
 
     in_a_thread(agent)
-    assert [os.SCHED_OTHER, os.SCHED_BATCH] == found
+    assert [os.SCHED_OTHER] == found

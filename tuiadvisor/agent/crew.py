@@ -12,7 +12,6 @@ from concurrent.futures import Executor, Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor import priority
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.log import Logger
 
@@ -57,7 +56,6 @@ class Crew(Executor):
         self._num_threads = 0
 
     def _work(self) -> None:
-        priority.no_longer()  # a rank stands still until we are done
         while (job := self._jobs.get()) is not None:
             future, function, arguments, options = job
             if not future.set_running_or_notify_cancel():

@@ -105,6 +105,8 @@ class Feed:
         self._asked.set()
 
     def _run(self) -> None:
+        if self.mode == "live":
+            priority.give_way()  # beside the ranks it may be
         try:
             while not self._stopped.is_set():
                 self._cycle()
@@ -115,7 +117,6 @@ class Feed:
 
     def _cycle(self) -> None:
         if self._read_period_s:
-            priority.give_way()
             self._asked.wait(self._read_period_s)
         self._asked.clear()
         while not self._commands.empty():

@@ -18,6 +18,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tuiadvisor import priority
 from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call, seccomp
 from tuiadvisor.inject.machines import HERE
 
@@ -63,6 +64,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not even become pending
     gc.disable()
+    priority.no_longer()  # whoever started us may give way; a thread that is held must not wait for that
     plan = marshal.load(sys.stdin.buffer)  # noqa: S302  written by our own parent
     outcome = marshal.dumps(run(plan))
     with suppress(BrokenPipeError):  # the watcher may be gone; the target is served all the same
