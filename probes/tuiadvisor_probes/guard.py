@@ -167,6 +167,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     stand_in(*args, **kwargs)
                 if constant is not None:
                     phase = constant
+                elif not args:  # a method without its object: the host's own mistake
+                    pass
                 elif (
                     id(args[0]) in roots and args[0].training and not alert & EVALUATING and is_grad_enabled()
                 ):

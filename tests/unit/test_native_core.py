@@ -480,6 +480,8 @@ def test_exceptions_and_arguments_pass(core: Any, tmp_path: Path, monkeypatch: p
             optimizer.step()
             with pytest.raises(KeyError, match="why"):
                 model(value, fail="why")
+            with pytest.raises(TypeError, match="self"):
+                type(model).__call__()
             with pytest.raises(RuntimeError, match="grad"):
                 torch.autograd.backward(torch.zeros(1))
         assert {"ok"} == {observed.info["hooks"][name] for name in ("backward", "optimizer", "forward_root")}
