@@ -69,7 +69,7 @@ PARTS = (
     model_facts,
 )
 BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
-BREATH_S = 0.001
+BREATH_S = 0.003  # as the agent's between two modules
 
 _probe: Probe | None = None
 
@@ -313,6 +313,7 @@ class Probe:
         self.ring.put_u64(ring_file.OFFSET_CLOCKS, time.time_ns())
         self.ring.put_u64(ring_file.OFFSET_CLOCKS + 8, time.monotonic_ns())
         self.clock.cost.transition_ns.value = calibrate()
+        breathe()
         package = __name__.rpartition(".")[0]
         if not hide_from_tracing(package, AROUND_THE_MODEL, breathe):
             self.absent("compile_guard", "this torch cannot keep dynamo out of the probe's frames")

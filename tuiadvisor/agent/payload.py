@@ -35,7 +35,8 @@ TRIED_MACHINES: Final = frozenset(
 )  # where its hooks ran with torch; on others whoever watches asks for it
 CORE_FILE: Final = f"core.{os.uname().machine}.elf"  # of the package, or compiled with it: probes/native
 COMPILE_TIMEOUT_S: Final = 10.0
-PAUSE_S: Final = 0.001  # between two modules, in a thread of our own; a step's worth of training gets in
+# Between two modules, in a thread of our own: pieces of 0.2 ms that hold the interpreter come to few in one step.
+PAUSE_S: Final = 0.003
 
 _ATTACH = """
 import sys
