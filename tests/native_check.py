@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(1, str(Path(__file__).parents[1] / "probes"))
 import core_build
 
-TESTS: Final = str(Path(__file__).parent / "unit" / "test_native_core.py")
+TESTS: Final = [str(Path(__file__).parent / "unit" / f"test_native_{name}.py") for name in ("core", "ddp")]
 SANITIZERS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1")
 # Some 300 blocks more are there after 10,000 steps and after 90,000: what Python keeps once. A leak grows by the step.
 KEPT_ONCE, TOLERATED_SHARE = 500, 0.01
@@ -35,7 +35,7 @@ STEPS_A_CYCLE: Final = 3
 def run_tests(what: str, environment: dict[str, str]) -> None:
     """The core's own tests in a process with this environment."""
     print(f"-- {what}", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", TESTS]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
     subprocess.run(command, check=True, env={**os.environ, **environment})
 
 
@@ -68,10 +68,13 @@ class Training:
 
     def __init__(self) -> None:
         import torch
+        import torch.distributed as dist
 
         torch.manual_seed(0)
         torch.set_num_threads(1)
-        self.model = torch.nn.Linear(4, 4)
+        if not dist.is_initialized():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
         self.batch = {"input_ids": torch.arange(12).reshape(3, 4)}
         torch.utils.data.DataLoader  # noqa: B018 - its module, which a hook waits for
@@ -106,6 +109,8 @@ class Training:
             "None": None,
             "True": True,
             "model": self.model,
+            "reducer": self.model.reducer,
+            "group": self.model.process_group,
             "optimizer": self.optimizer,
             "batch": self.batch,
             "batches": self.batches,
