@@ -10,7 +10,7 @@ typedef struct {
     PyObject *group_seq, *device, *turns; /* None where there is none */
     PyObject *group_of, *sole_ddp;        /* weak references to DDP modules, likewise */
     PyObject *awaited;                    /* the one whose gradients are still to be exchanged, of forward's end */
-    int64_t awaited_at;
+    int64_t awaited_at, latest_ready, num_passed; /* num_passed: backwards of others since then */
     PyObject *names[NUM_NAMES];
     PyObject *iterator;                   /* borrowed: the loader whose next batch ends the step, while it does */
     int64_t step, begin, num_kept, max_kept, write_at_ns, settle_at_ns, settle_at_seq, last_seq, comm_bytes, last_cpu;
@@ -109,6 +109,7 @@ static PyMemberDef base_members[] = {
     NUMBER("is_alone", is_alone), NUMBER("light_ns", light_price), NUMBER("closing_ns", closing_price),
     NUMBER("share_ns", share), NUMBER("num_written", num_written), OBJECT(group_seq), OBJECT(device), OBJECT(turns),
     OBJECT(group_of), OBJECT(sole_ddp), OBJECT(awaited), NUMBER("awaited_ns", awaited_at),
+    NUMBER("latest_ready", latest_ready),
     {"iterator", T_OBJECT, offsetof(Base, iterator), READONLY, NULL}, {NULL},
 };
 static PyMethodDef base_methods[] = {
@@ -198,12 +199,11 @@ static int tell_sequence(Base *self, int64_t *seq) {
     if (is_none(self->group_of)) {
         told = PyObject_CallNoArgs(self->group_seq);
     } else {
-        PyObject *module = PyObject_CallNoArgs(self->group_of);
-        if (module == Py_None) {
-            Py_DECREF(module);
-            return 0;
-        }
-        PyObject *group = module ? PyObject_GetAttr(module, self->names[GROUP]) : NULL;
+        PyObject *module = PyObject_CallNoArgs(self->group_of), *group = NULL;
+        if (module == Py_None) /* it has gone: Python chooses another */
+            told = PyObject_CallNoArgs(self->group_seq);
+        else if (module)
+            group = PyObject_GetAttr(module, self->names[GROUP]);
         if (group)
             told = PyObject_CallMethodObjArgs(group, self->names[SEQUENCE], NULL);
         Py_XDECREF(group);

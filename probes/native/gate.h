@@ -1,6 +1,7 @@
 /* ---- Gate: one hook ---- */
 
 /* What a gate does: any call, DDP's forward, the backward that may be of one, a loader's, an optimizer's hooks. */
+enum { MAX_PASSED = 8 }; /* as model_hooks */
 enum { CALL, DDP_FORWARD, DDP_BACKWARD, NEXT_BATCH, BEFORE, AFTER, NUM_KINDS };
 
 typedef struct {
@@ -23,6 +24,7 @@ typedef struct {
     PyObject *name; /* original is what `owner` inherits under this name; None: original itself */
     PyObject *base; /* the only class that it inherits from directly; None: several, or no owner */
     PyObject *reduced, *dict; /* what picklers get; attributes */
+    PyObject *weak;           /* references to this gate, as to any function */
     void *known_roots[NUM_ROOTS], *known_ids[NUM_ROOTS];
     Py_ssize_t num_roots, num_ids; /* in the sets when they were kept; emptied where the reference is to be asked again */
 } Gate;
@@ -141,6 +143,8 @@ static int gate_clear(Gate *self) {
 static void gate_dealloc(Gate *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
+    if (self->weak)
+        PyObject_ClearWeakRefs((PyObject *)self);
     gate_clear(self);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -344,7 +348,8 @@ static PyObject *tell_tail(Gate *self, PyObject *const *args, Py_ssize_t count, 
 /* A forward of DDP's is over: as model_hooks, of the only module there is. 0: Python has to do it, -1: exception. */
 static int begin_to_await(Gate *self, PyObject *module, int64_t now) {
     Base *clock = self->clock;
-    if (is_none(clock->sole_ddp) || PyList_Size(self->open) || !(is_none(clock->awaited) || clock->awaited == module))
+    if (is_none(clock->sole_ddp) || PyList_Size(self->open) ||
+        !(is_none(clock->awaited) || clock->awaited == clock->sole_ddp))
         return 0;
     PyObject *known = PyObject_CallNoArgs(clock->sole_ddp), *wanted = NULL;
     if (known == module)
@@ -356,21 +361,37 @@ static int begin_to_await(Gate *self, PyObject *module, int64_t now) {
         return guard(self) ? -1 : 1;
     if (is_plain && is_wanted && clock->has_words) {
         PyObject *before = clock->awaited;
-        Py_INCREF(module);
-        clock->awaited = module, clock->awaited_at = now;
+        Py_INCREF(clock->sole_ddp);
+        clock->awaited = clock->sole_ddp, clock->awaited_at = now, clock->num_passed = 0;
         Py_XDECREF(before);
         self->hot->alert |= BARRIER;
     }
     return is_plain;
 }
 
-/* The latest of the times in a list, as Python's max(); UNKNOWN with an exception. */
+/* The latest of the times in a list, as Python's max(); UNKNOWN with an exception, and of none. */
 static int64_t latest_of(PyObject *times) {
     int64_t latest = UNKNOWN, one;
-    Py_ssize_t count = times ? PyList_Size(times) : 0;
+    if (times && !PyList_Check(times))
+        PyErr_SetString(PyExc_TypeError, "the reducer's times are no list");
+    Py_ssize_t count = times && PyList_Check(times) ? PyList_Size(times) : 0;
     for (Py_ssize_t i = 0; i < count && !read_whole(PyList_GetItem(times, i), &one); i++)
         latest = i && one < latest ? latest : one;
     return PyErr_Occurred() ? UNKNOWN : latest;
+}
+
+/* As Awaited.ready, of a weak reference. */
+static int64_t latest_ready(Base *clock, PyObject *awaited) {
+    PyObject *module = PyObject_CallNoArgs(awaited), *reducer = NULL, *ready = NULL;
+    if (module && module != Py_None)
+        reducer = PyObject_GetAttr(module, clock->names[REDUCER]);
+    if (reducer)
+        ready = PyObject_CallMethodObjArgs(reducer, clock->names[READY_TIMES], NULL);
+    int64_t latest = latest_of(ready);
+    Py_XDECREF(ready);
+    Py_XDECREF(reducer);
+    Py_XDECREF(module);
+    return latest;
 }
 
 /* A backward is over, and one module's gradients were awaited: as model_hooks. 0: Python has to do it, -1: exception. */
@@ -379,26 +400,27 @@ static int book_exchange(Gate *self, int64_t begun, int64_t now) {
     Hot *hot = self->hot;
     if (is_none(clock->awaited) || PyList_Size(self->open) || clock->detail_flag || hot->alert & RARE)
         return 0;
-    PyObject *module = clock->awaited, *ready = NULL; /* ours alone: asking may let another thread in, which leaves */
-    int64_t base = clock->awaited_at;
+    if (hot->phase == BACKWARD) /* one within another, which exchanges */
+        return 1;
+    PyObject *awaited = clock->awaited; /* ours alone: asking may let another thread in, which leaves */
     clock->awaited = NULL;
     hot->alert &= ~BARRIER;
-    PyObject *reducer = PyObject_GetAttr(module, clock->names[REDUCER]);
-    if (reducer)
-        ready = PyObject_CallMethodObjArgs(reducer, clock->names[READY_TIMES], NULL);
-    int64_t latest = latest_of(ready), arrived = base + latest;
-    Py_XDECREF(ready);
-    Py_XDECREF(reducer);
-    Py_DECREF(module);
-    if (PyErr_Occurred())
-        return guard(self) ? -1 : 1;
-    if (latest != UNKNOWN && begun <= arrived && arrived <= now && !(hot->alert & GONE) && hot->words) {
+    int64_t base = clock->awaited_at, latest = latest_ready(clock, awaited), arrived = base + latest;
+    int is_over = PyErr_Occurred() || hot->alert & GONE || !hot->words || !is_none(clock->awaited);
+    int is_new = latest != UNKNOWN && latest != clock->latest_ready; /* else as of the exchange before */
+    if (!is_over && is_new && begun <= arrived && arrived <= now) {
+        clock->latest_ready = latest;
         hot->totals[BACKWARD] -= now - arrived;
         hot->totals[COMM_EXPOSED] += now - arrived;
         clock->said |= 1 << COMM_EXPOSED;
         synchronized(clock->books, arrived, now);
+    } else if (!is_over && ++clock->num_passed < MAX_PASSED) {
+        clock->awaited = awaited; /* another's backward came first */
+        hot->alert |= BARRIER;
+        return 1;
     }
-    return 1;
+    Py_DECREF(awaited);
+    return PyErr_Occurred() && guard(self) ? -1 : 1;
 }
 
 /* What comes after a call of DDP's, or what Python says of it. */
@@ -668,6 +690,7 @@ static PyObject *gate_reduce(Gate *self, PyObject *unused) {
 static PyMemberDef gate_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Gate, vectorcall), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(Gate, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Gate, weak), READONLY, NULL},
     {NULL},
 };
 static PyGetSetDef gate_getset[] = {

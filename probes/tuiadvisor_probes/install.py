@@ -216,20 +216,38 @@ class Probe:
         self.layouts.pop(id(module), None)
         if self.clock.device is not None:
             self.clock.device.knows_exchange = True
-        size = sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
-        if size <= self.gradient_bytes and self.gradient_module is not None and self.gradient_module():
-            return
-        self.gradient_module = reference
+        if (
+            _bytes_of(module) > self.gradient_bytes
+            or self.gradient_module is None
+            or not self.gradient_module()
+        ):
+            self._align_by(module)
+
+    def _align_by_who_is_left(self) -> None:
+        """The module whose group aligned the ranks has gone."""
+        living = {number: known for number, known in self.known_ddp.items() if known() is not None}
+        self.known_ddp = living
+        self.clock.sole_ddp = next(iter(living.values())) if len(living) == 1 else None
+        left = [module for module in (known() for known in living.values()) if module is not None]
+        if left:
+            self._align_by(max(left, key=_bytes_of))
+        else:
+            self.clock.group_seq = self.clock.group_of = None
+            self._use_default_group()
+
+    def _align_by(self, module: Any) -> None:
+        self.gradient_module = reference = weakref.ref(module)
 
         def group_seq() -> int:
             live = reference()
             if live is None:
+                self._align_by_who_is_left()
                 return sc.UNKNOWN
             seq: int = live.process_group._get_sequence_number_for_group()
             return seq
 
         self.clock.group_seq, self.clock.group_of = group_seq, reference
-        self.clock.comm_bytes = self.gradient_bytes = size
+        self.clock.comm_bytes = self.gradient_bytes = _bytes_of(module)
         self.clock.last_seq = sc.UNKNOWN
         self.put_info()
 
@@ -399,6 +417,11 @@ class Probe:
             clock.write_kept()
         else:
             clock.hand_over(NOBODY, time.monotonic_ns())
+
+
+def _bytes_of(module: Any) -> int:
+    """Of its gradients."""
+    return sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
 
 
 def breathe() -> None:

@@ -13,6 +13,7 @@ import sys
 from operator import eq
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from . import device_barrier, phases
 from . import step_clock as sc
@@ -90,17 +91,27 @@ class Forwards:
 class Awaited:
     """A DDP module whose forward has left gradients to exchange."""
 
-    __slots__ = ("base_ns", "module", "num_passed", "ready_before")
+    __slots__ = ("base_ns", "known", "num_passed", "ready_before")
 
     def __init__(self, module: Any, base_ns: int) -> None:
-        self.module = module
+        self.known = ref(module)  # a model that no backward follows is the host's to let go
         self.base_ns = base_ns
         self.num_passed = 0  # backwards of others
         self.ready_before: list[int] | None = None  # of the reducer, where that is asked
 
+    @property
+    def module(self) -> Any:
+        """None where the host has let it go."""
+        return self.known()
+
+    def ready(self) -> list[int]:
+        """When each gradient became ready, by the reducer's own clock; of the backward before where none was since."""
+        module = self.module
+        return [] if module is None else module.reducer.get_backward_stats()
+
     def looked(self) -> None:
         """Keep what the reducer says of the backward before."""
-        self.ready_before = self.module.reducer.get_backward_stats()
+        self.ready_before = self.ready()
 
 
 class PendingBarrier:
@@ -114,9 +125,9 @@ class PendingBarrier:
 
     def take_over(self, clock: StepClock) -> None:
         """What the native core awaits by itself, in plain steps of a training with one module, is awaited here."""
-        module = clock.awaited
+        awaited, clock.awaited = clock.awaited, None
+        module = None if awaited is None else awaited()
         if module is not None:
-            clock.awaited = None
             self.add(module, clock.awaited_ns)
 
     def add(self, module: Any, base_ns: int) -> None:
@@ -133,8 +144,8 @@ class PendingBarrier:
                     one.looked()
 
     def passed(self, exchanged: list[Awaited]) -> None:
-        """A backward is over; who is still awaited is kept for a while, if it can be told from its books."""
-        kept = [one for one in self.awaited if one not in exchanged and one.ready_before is not None]
+        """A backward is over; who is still awaited is kept for a while: others' may come before its own."""
+        kept = [one for one in self.awaited if one not in exchanged and one.module is not None]
         for one in kept:
             one.num_passed += 1
         self.awaited[:] = [one for one in kept if one.num_passed < MAX_PASSED]
@@ -226,6 +237,10 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     clock = probe.clock
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        if (
+            clock.phase == phases.BACKWARD
+        ):  # one within another, as reentrant checkpoints do: that one exchanges
+            return
         clock.alert(sc.BARRIER, False)
         pending.take_over(clock)
         is_asked = pending.arrival is not None
@@ -243,6 +258,8 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     def on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         device = clock.device
+        if pending.arrival is not None:  # of the backward that this one is within
+            return
         pending.take_over(clock)
         if pending.awaited and device_hook.active and device is not None and device.is_measuring:
             pending.arrival = attempt(device_hook, ask, device, args, kwargs)
@@ -280,17 +297,30 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 def _passes_engine(autograd: Any) -> bool:
     """Whether torch.autograd.backward is torch's own and runs the engine by a function that can be replaced.
 
-    That one is no part of what compiled code may name: for another `torch.autograd.backward` that would be compiled
-    anew, or end the training where that is forbidden. Any other backward is watched as a whole.
+    That one is torch's own, too: what torch or others have put there for a while they will replace by the original. It
+    is no part of what compiled code names: for another `torch.autograd.backward` that would be compiled anew, or end
+    the training where that is forbidden. Any other backward is watched as a whole.
     """
-    backward = autograd.backward
-    inner = vars(autograd).get(ENGINE)
+    backward, inner, graph = (
+        autograd.backward,
+        vars(autograd).get(ENGINE),
+        sys.modules.get("torch.autograd.graph"),
+    )
+    is_same = getattr(graph, ENGINE, None) is inner
     return (
-        isinstance(backward, FunctionType)
-        and backward.__globals__ is vars(autograd)
-        and ENGINE in backward.__code__.co_names
-        and isinstance(inner, FunctionType)
-        and getattr(getattr(autograd, "graph", None), ENGINE, None) is inner
+        is_same
+        and _is_of(autograd, backward, "backward")
+        and _is_of(graph, inner, ENGINE)
+        and (ENGINE in backward.__code__.co_names)
+    )
+
+
+def _is_of(module: Any, function: Any, name: str) -> bool:
+    """Whether this is the function that the module itself defines under this name."""
+    return (
+        isinstance(function, FunctionType)
+        and function.__globals__ is vars(module)
+        and function.__code__.co_name == name
     )
 
 
@@ -299,12 +329,17 @@ def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int)
     exchanged: list[Awaited] = []
     arrive, last, ready_of_last = 0, None, []
     for one in pending.awaited:
-        ready = one.module.reducer.get_backward_stats()
-        at = one.base_ns + max(ready, default=0)
+        ready = one.ready()
+        latest = max(ready, default=0)
+        at = one.base_ns + latest
         if not begin_ns <= at <= now:  # a graph without these parameters, or numbers of an earlier step
             continue
-        if one.ready_before is not None and sum(map(eq, ready, one.ready_before)) > 1:
+        if one.ready_before is None:
+            if latest == probe.clock.latest_ready:  # as of the exchange before: none was since
+                continue
+        elif sum(map(eq, ready, one.ready_before)) > 1:
             continue  # one may be equal by chance
+        probe.clock.latest_ready = latest
         exchanged.append(one)
         if at >= arrive:
             arrive, last, ready_of_last = at, one, ready

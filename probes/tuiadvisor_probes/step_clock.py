@@ -95,6 +95,7 @@ if TYPE_CHECKING or native.core is None:
             "last_cpu_ns",
             "last_cpu_thread",
             "last_seq",
+            "latest_ready",
             "light_ns",
             "max_kept",
             "micro_steps",
@@ -123,8 +124,9 @@ if TYPE_CHECKING or native.core is None:
         # For the native core: the only DDP module there is, weakly, and the one whose gradients are still to be
         # exchanged, since its forward ended; Python's hooks take that over where they come by instead (`model_hooks`).
         sole_ddp: Callable[[], Any] | None
-        awaited: Any
+        awaited: Callable[[], Any] | None
         awaited_ns: int
+        latest_ready: int  # of one module's gradients, by its reducer's clock, in the last exchange
 
         def let_go(self) -> None:
             """The ring's mapping goes."""
@@ -177,7 +179,7 @@ class StepClock(Numbers):
         self.turns: Turns | None = None  # where several optimizers step
         self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
         self.group_seq = self.group_of = self.sole_ddp = self.awaited = None
-        self.awaited_ns = 0
+        self.awaited_ns, self.latest_ready = 0, UNKNOWN
         self.last_seq = self.last_cpu_ns = UNKNOWN
         self.last_cpu_thread = 0  # native id: an ended thread's ident is given to the next one
         self.num_kept = 0  # ended steps that are not written yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,31 @@ def test_torch_that_replaces_the_same_function_for_a_while_finds_ours_and_puts_i
     assert torch.autograd._engine_run_backward is torch.autograd.graph._engine_run_backward
     assert "tuiadvisor" not in repr(type(torch.autograd._engine_run_backward))
     assert "tuiadvisor" not in repr(torch.autograd._engine_run_backward.__code__)
+
+
+def test_a_replacement_that_stands_when_the_probe_comes_may_end(tmp_path: Path) -> None:
+    """Whoever has put it there puts the original back: backward itself is watched then."""
+    graph = torch.autograd.graph
+    original, backward = graph._engine_run_backward, torch.autograd.backward
+
+    def others(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(outputs, *args, **kwargs)
+
+    torch.autograd._engine_run_backward = graph._engine_run_backward = functools.wraps(original)(others)
+    try:
+        with probed(tmp_path) as observed:
+            assert torch.autograd.backward is not backward
+            torch.autograd._engine_run_backward = graph._engine_run_backward = original
+            model = torch.nn.Linear(FEATURES, FEATURES)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(10):
+                model(torch.ones(4, FEATURES)).sum().backward()
+                optimizer.step()
+    finally:
+        torch.autograd._engine_run_backward = graph._engine_run_backward = original
+    assert torch.autograd.backward is backward
+    assert all(row["backward_ns"] > 0 for row in observed.steps[1:])
+    assert len(observed.steps) >= 8
 
 
 def test_a_step_compiled_with_the_probe_outlives_it(tmp_path: Path) -> None:

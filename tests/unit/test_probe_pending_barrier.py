@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,7 @@ class Training:
         clock = SimpleNamespace(
             said=0,
             detail_flag=0,
+            latest_ready=-1,
             move=lambda *what: self.moved.append(what),
             synchronized=lambda *what: self.booked.append(what),
         )
@@ -52,8 +54,15 @@ class Training:
         self.pending.passed(_book_barrier(self.probe, self.pending, begin, end))
 
 
+class Module:
+    """What DDP's hooks ask of it."""
+
+    def __init__(self) -> None:
+        self.reducer = Reducer()
+
+
 def module() -> Any:
-    return SimpleNamespace(reducer=Reducer())
+    return Module()
 
 
 def test_both_exchanges_of_two_modules_are_booked() -> None:
@@ -96,12 +105,12 @@ def test_numbers_of_an_earlier_step_are_no_arrival() -> None:
 def test_of_one_module_nothing_is_asked_at_its_forward() -> None:
     """The usual training pays for one look a step."""
     one, training = module(), Training()
-    for start in (0, 10_000):
+    for start, ready in ((0, 900), (10_000, 10_901)):
         training.forward(one, start + 100)
-        training.backward(start + 300, start + 1_000, (one, start + 100, start + 900))
+        training.backward(start + 300, start + 1_000, (one, start + 100, ready))
 
     assert one.reducer.num_asked == 2
-    assert [(900, 1_000), (10_900, 11_000)] == training.booked
+    assert [(900, 1_000), (10_901, 11_000)] == training.booked
 
 
 def test_a_second_forward_before_the_backward_sets_the_reducers_clock_anew() -> None:
@@ -124,6 +133,29 @@ def test_a_module_that_no_backward_is_of_is_not_awaited_for_ever() -> None:
 
     assert len(training.booked) == MAX_PASSED
     assert [] == training.pending.awaited
+
+
+def test_a_backward_of_something_else_leaves_the_only_module_awaited() -> None:
+    """The reducer still tells the exchange before: by chance that lies within the other's backward."""
+    one, training = module(), Training()
+    for start, ready in ((0, 1_400), (10_000, 11_401)):
+        training.forward(one, start + 100)
+        training.backward(start + 300, start + 1_399)
+        training.backward(start + 1_399, start + 1_450)
+        training.backward(start + 1_450, start + 2_000, (one, start + 100, ready + 100))
+
+    assert [(1_500, 2_000), (11_501, 12_000)] == training.booked
+    assert [] == training.pending.awaited
+
+
+def test_a_module_that_its_program_has_let_go_is_not_held() -> None:
+    one, training = module(), Training()
+    training.forward(one, 100)
+    gone = weakref.ref(one)
+    del one
+    assert gone() is None
+    training.backward(300, 1_000)
+    assert ([], []) == (training.booked, training.pending.awaited)
 
 
 @pytest.mark.parametrize("num", [MAX_AWAITED + 3])

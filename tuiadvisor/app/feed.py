@@ -116,7 +116,7 @@ class Feed:
             self._publish(f"failed: {type(error).__name__}: {error}")
 
     def _cycle(self) -> None:
-        if self._read_period_s:
+        if self._read_period_s and not self.source.status.bytes_behind:
             self._asked.wait(self._read_period_s)
         self._asked.clear()
         while not self._commands.empty():
