@@ -21,6 +21,7 @@ from tuiadvisor_probes.other_frames import callers, tops, variables
 
 NUM_FUNCTIONS = 12
 DEPTH = 30
+FEWEST_WALKS = 11  # however slow the machine
 LOOKED_INTO = 20  # walks, of which one looks at variables too
 
 
@@ -69,7 +70,7 @@ def main(how: str, seconds: float) -> int:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     end_s, turn = time.monotonic() + seconds, 0
-    while time.monotonic() < end_s:
+    while time.monotonic() < end_s or turn < FEWEST_WALKS:
         stack = walk(thread.ident or 0)
         names = [frame.f_code.co_name for frame in stack]
         if how == "ours" and turn % LOOKED_INTO == 0:

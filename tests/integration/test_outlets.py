@@ -36,13 +36,14 @@ def test_a_late_rank_is_on_the_page_and_told_once(tmp_path: Path) -> None:
             (url,) = re.findall(r"http://\S+", line)
             page = _until(lambda: _page(url), 'tuiadvisor_straggler_loss_seconds{cause="data_wait"')
             assert 'tuiadvisor_verdict{decision="tune"' in page
-            _until(lambda: heard.read_text() if heard.exists() else "", "\n")
+            _until(lambda: heard.read_text() if heard.exists() else "", '"straggler"')
         finally:
             recording.send_signal(signal.SIGINT)
             recording.communicate(timeout=PATIENCE_S)
     told = [json.loads(text) for text in heard.read_text().splitlines()]
-    assert [(one["event"], one["finding"]["id"]) for one in told][:1] == [("opened", "straggler")]
-    assert told[0]["finding"]["ranks"] == [1]
+    # Of a crowded machine more is told, and before it.
+    told = [one for one in told if one["finding"]["id"] == "straggler"]
+    assert [("opened", [1])] == [(one["event"], one["finding"]["ranks"]) for one in told[:1]]
     opened = [tuple(one["finding"]["ranks"]) for one in told if one["event"] == "opened"]
     assert len(opened) == len(set(opened)) or any(one["event"] == "closed" for one in told)
 

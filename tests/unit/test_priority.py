@@ -33,7 +33,7 @@ def in_a_thread(*calls: Callable[[], None]) -> list[int]:
 @pytest.fixture(autouse=True)
 def as_usual() -> None:
     if os.sched_getscheduler(0) != os.SCHED_OTHER:
-        pytest.skip("the suite itself runs under a policy of its own")
+        pytest.skip("the suite itself was started under a policy of its own")
 
 
 def test_only_the_thread_that_asks_gives_way_and_may_take_it_back() -> None:

@@ -139,6 +139,7 @@ class Agent:
             self._hub.close()
             for descriptor in self._exit_fds.values():
                 os.close(descriptor)
+            priority.no_longer()
         return 0
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:

@@ -356,7 +356,10 @@ def run_hub(config: HubConfig, announce: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: hub.stop())
     announce(orjson.dumps(hub.endpoints).decode())
-    hub.run()
+    try:
+        hub.run()
+    finally:
+        priority.no_longer()
 
 
 def _raise_descriptor_limit() -> None:
