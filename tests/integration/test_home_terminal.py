@@ -24,6 +24,7 @@ from screens import Terminal
 from tuiadvisor.agent.session import mapped_rings
 
 WIDTH, HEIGHT = 240, 30
+MAX_PICTURES = 60
 SECONDS = "--seconds 9001"  # by which it is found among others' trainings
 HOME = [sys.executable, "-P", "-m", "tuiadvisor", "home"]
 
@@ -35,6 +36,7 @@ class Picture:
         self.terminal = terminal
         self._screen = pyte.Screen(WIDTH, HEIGHT)
         self._stream = pyte.ByteStream(self._screen)
+        self._pictures: list[str] = []  # that differed: what was said for a while is told when a test fails
 
     def text(self) -> str:
         """Return the rows drawn so far."""
@@ -43,6 +45,16 @@ class Picture:
     def read(self, seconds: float) -> None:
         """Draw what comes within this time."""
         self._stream.feed(self.terminal.read(seconds))
+        if (text := self.text()) not in self._pictures[-1:]:
+            self._pictures = [*self._pictures[-MAX_PICTURES:], text]
+
+    def story(self) -> str:
+        """Return the lines that each of the last pictures had and the one before it had not."""
+        pairs = itertools.pairwise(["", *self._pictures])
+        told = [
+            [line.rstrip() for line in after.splitlines() if line not in before] for before, after in pairs
+        ]
+        return "\n--\n".join("\n".join(lines) for lines in told)
 
     def press(self, keys: bytes) -> None:
         """Type this."""
@@ -61,7 +73,7 @@ class Picture:
         """Draw until one of these texts is shown; none of the pictures on the way shows the other."""
         end_s = time.monotonic() + PATIENCE_S
         while not any(each in self.text() for each in texts):
-            assert time.monotonic() < end_s, f"{texts} in\n{self.text()}"
+            assert time.monotonic() < end_s, f"{texts} in\n{self.text()}\nafter\n{self.story()}"
             self.read(0.2)
             assert not never or never not in self.text(), self.text()
 
