@@ -24,8 +24,6 @@ def no_longer() -> None:
 
 def _set(policy: str) -> None:
     with suppress(AttributeError, OSError):  # another system; a sandbox
-        if os.sched_getscheduler(0) in (
-            os.SCHED_OTHER,
-            os.SCHED_BATCH,
-        ):  # else somebody chose: SCHED_IDLE, real time
+        ours = os.SCHED_OTHER, os.SCHED_BATCH
+        if os.sched_getscheduler(0) in ours:  # else somebody chose: SCHED_IDLE, real time
             os.sched_setscheduler(0, getattr(os, policy), os.sched_param(0))

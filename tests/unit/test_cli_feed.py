@@ -14,7 +14,7 @@ from unit.test_cli_lookback import Watch
 from unit.test_contents import recording
 
 from tuiadvisor.app import feed as feed_module
-from tuiadvisor.app.feed import VIEW_PERIOD_S
+from tuiadvisor.app.feed import UNWATCHED_READ_PERIOD_S, UNWATCHED_VIEW_PERIOD_S, VIEW_PERIOD_S
 from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S
 from tuiadvisor.app.replay_feed import REST_S, ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
@@ -77,6 +77,25 @@ def test_a_first_dear_view_is_no_reason_to_stand_still(monkeypatch: pytest.Monke
 def test_views_that_are_always_dear_take_a_fifth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of ranks: a second a view, one every five."""
     assert pytest.approx(5.0) == pauses_between_views([(1.0, 1.0)] * 4, monkeypatch)[-1]
+
+
+def test_a_feed_that_nobody_watches_rests_unless_it_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures every 3 s, two reads a second; what a fast job sends meanwhile is read without a rest."""
+    watch = Watch()
+    rests: list[float] = []
+    monkeypatch.setattr(watch.feed._asked, "wait", rests.append)
+    watch.give(0.2)
+    watch.turn()
+    assert [] == rests
+    watch.feed.nobody_watches()
+    begin_s = time.monotonic()
+    watch.give(0.2)
+    watch.turn()
+    assert [UNWATCHED_READ_PERIOD_S] == rests
+    assert watch.feed._view_due_s >= begin_s + UNWATCHED_VIEW_PERIOD_S
+    watch.source.status = replace(watch.source.status, bytes_behind=1)
+    watch.turn()
+    assert [UNWATCHED_READ_PERIOD_S] == rests
 
 
 def test_an_announcement_goes_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

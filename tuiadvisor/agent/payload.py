@@ -35,7 +35,7 @@ TRIED_MACHINES: Final = frozenset(
 )  # where its hooks ran with torch; on others whoever watches asks for it
 CORE_FILE: Final = f"core.{os.uname().machine}.elf"  # of the package, or compiled with it: probes/native
 COMPILE_TIMEOUT_S: Final = 10.0
-# Between two modules, in a thread of our own: pieces of 0.2 ms that hold the interpreter come to few in one step.
+# Between two modules, in a thread of our own, so that few of the pieces that hold the interpreter fall into one step.
 PAUSE_S: Final = 0.003
 
 _ATTACH = """

@@ -91,7 +91,7 @@ class Feed:
             self._thread.join(5.0)
         self.source.close()
 
-    def is_watched_by_nobody(self) -> None:
+    def nobody_watches(self) -> None:
         """No screens and no outlets: a picture now and then is enough, and the ranks may need the core."""
         self._view_period_s, self._read_period_s = UNWATCHED_VIEW_PERIOD_S, UNWATCHED_READ_PERIOD_S
 

@@ -158,7 +158,7 @@ def _follow(
         if not is_counting and (_is_attached(view) or time.monotonic() - begin >= ATTACH_PATIENCE_S):
             is_counting, begin = True, time.monotonic()  # what was asked for is so long a time of the ranks
             if not is_told:
-                feed.is_watched_by_nobody()
+                feed.nobody_watches()
         elapsed = time.monotonic() - begin
         if duration_s is not None and is_counting and elapsed >= duration_s:
             break
