@@ -64,6 +64,10 @@ class Picture:
         """Return what is said of the row under the cursor."""
         return self.text().partition("selected")[2]
 
+    def question(self) -> str:
+        """Return the row that asks."""
+        return next((row for row in self.text().splitlines() if "y or n" in row), "")
+
     def sentence(self) -> str:
         """Return what a recording says of the training under the cursor: it stands before the command."""
         first, second, *_ = [row.strip() for row in self.selected().splitlines()[1:]] + ["", ""]
@@ -105,9 +109,14 @@ def test_from_home_into_a_training_and_back(ranks: list[int], tmp_path: Path) ->
     try:
         terminal = Terminal([], WIDTH, HEIGHT, [*HOME, str(tmp_path)])
         picture = Picture(terminal)
-        picture.choose(SECONDS)
-        picture.press(b"\r")
-        picture.until("y or n")
+        while True:  # others' trainings come and go, and the list with them
+            picture.choose(SECONDS)
+            picture.press(b"\r")
+            picture.until("y or n")
+            if "train.py" in picture.question() and SECONDS in picture.selected():
+                break
+            picture.press(b"n\r")
+            picture.until("not attached")
         picture.press(b"y\r")
         picture.until("LIVE")
         picture.press(b"q")
