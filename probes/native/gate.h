@@ -400,8 +400,8 @@ static int book_exchange(Gate *self, int64_t begun, int64_t now) {
     Hot *hot = self->hot;
     if (is_none(clock->awaited) || PyList_Size(self->open) || clock->detail_flag || hot->alert & RARE)
         return 0;
-    if (hot->phase == BACKWARD) /* one within another, which exchanges */
-        return 1;
+    if (hot->phase == BACKWARD) /* within a pipeline's, or within another of torch's, which exchanges */
+        return 0;
     PyObject *awaited = clock->awaited; /* ours alone: asking may let another thread in, which leaves */
     clock->awaited = NULL;
     hot->alert &= ~BARRIER;

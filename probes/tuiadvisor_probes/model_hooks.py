@@ -19,6 +19,7 @@ from . import device_barrier, phases
 from . import step_clock as sc
 from .books import COUNTS_MICRO_STEP
 from .guard import STAY_OUT, attempt, timed
+from .other_frames import callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,9 +238,11 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     clock = probe.clock
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        if (
-            clock.phase == phases.BACKWARD
-        ):  # one within another, as reentrant checkpoints do: that one exchanges
+        # One within another, as reentrant checkpoints do: that one exchanges. What a pipeline or an engine calls its
+        # backward is none of torch's.
+        if clock.phase == phases.BACKWARD and any(
+            frame.f_code is its_code for frame in callers(sys._getframe(1))
+        ):
             return
         clock.alert(sc.BARRIER, False)
         pending.take_over(clock)
@@ -272,9 +275,11 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     probe.registration(pending)
     hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
     runs_engine = _passes_engine(autograd)
+    name = ENGINE if runs_engine else "backward"
+    its_code = getattr(getattr(autograd, name), "__code__", None)
     patch = probe.patch(
         autograd,
-        ENGINE if runs_engine else "backward",
+        name,
         lambda original: timed(
             original,
             hook,

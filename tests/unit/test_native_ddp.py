@@ -17,6 +17,7 @@ from probing import assert_sums_to_step, probed
 
 from tuiadvisor.agent.payload import PRIVATE_NAME
 from tuiadvisor.events import StepFlag
+from tuiadvisor_probes import phases
 
 torch = pytest.importorskip("torch")
 NUM_STEPS = 24
@@ -255,6 +256,26 @@ def test_python_is_asked_for_nothing_in_a_plain_step(tmp_path: Path, monkeypatch
         later["num_collectives"] == later["group_seq"] - row["group_seq"] for row, later in pairwise(rows)
     )
     assert all(row["group_seq"] >= 0 for row in rows)
+
+
+@pytest.mark.parametrize("which", ["0", "1"])
+def test_a_backward_within_a_pipelines_own_exchanges(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time around it is told as backward by another hook, which is none of torch's."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", which)
+    one = Training()
+
+    def in_a_chunk(one: Training) -> None:
+        clock = sys.modules[PRIVATE_NAME + ".install"]._probe.clock
+        loss = one.loss()
+        clock.enter(phases.BACKWARD)
+        loss.backward()
+        clock.leave()
+
+    with probed(tmp_path, budget_ppm=0) as observed:
+        train(one, in_a_chunk, NUM_STEPS)
+    assert sum(row["arrive_ns"] < 0 for row in observed.steps) <= MAX_STOPPED
 
 
 def test_a_model_that_is_awaited_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
