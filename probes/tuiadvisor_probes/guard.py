@@ -125,6 +125,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     any_root: bool = False,
     only_with: str = "",
     is_looked_up: bool = False,
+    kind: str | None = None,
     awaited: list[Any] | None = None,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
@@ -141,8 +142,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     only_with: the keyword argument that is true in the calls that are meant, for a function that serves several ends.
     is_looked_up: torch finds `original` by its name in its module, and no compiled code looks through it: what stands
     there need not be a function.
-    awaited: for DDP's forward and for backward, the modules whose gradients are still to be exchanged: while there is
-    none the native core does what `after` would, of the only module that there is.
+    kind: DDP_FORWARD or DDP_BACKWARD, with awaited, the modules whose gradients are still to be exchanged: while there
+    is none the native core does what `after` would, of the only module that there is.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -154,8 +155,9 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     group = clock.books.group(observes)
 
     def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
-        if get_ident() != own[0] or (only_with and kwargs.get(only_with) is not True):
-            if stranger is not None and get_ident() != own[0] and kwargs.get(only_with, True) is True:
+        is_meant = not only_with or kwargs.get(only_with) is True
+        if get_ident() != own[0] or not is_meant:
+            if stranger is not None and is_meant:
                 stranger()
             return original(*args, **kwargs)
         called_ns = begin_ns = 0
@@ -231,11 +233,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             nothing,
             FORWARD if constant is None else constant,
             group,
-            native.core.CALL
-            if awaited is None
-            else native.core.DDP_FORWARD
-            if any_root
-            else native.core.DDP_BACKWARD,
+            native.core.CALL if kind is None else getattr(native.core, kind),
             original.__qualname__ if is_looked_up else None,
             after_phase=after_phase,
             after_alert=after_alert,

@@ -209,10 +209,7 @@ class Probe:
 
     def found_ddp(self, module: Any) -> None:
         """A DDP module ran forward; the largest one's group aligns the ranks, its parameters size the gradients."""
-        living = {number: known for number, known in self.known_ddp.items() if known() is not None}
-        living[id(module)] = reference = weakref.ref(module)
-        self.known_ddp = living
-        self.clock.sole_ddp = reference if len(living) == 1 else None
+        self._keep_living({id(module): weakref.ref(module)})
         self.layouts.pop(id(module), None)
         if self.clock.device is not None:
             self.clock.device.knows_exchange = True
@@ -223,16 +220,21 @@ class Probe:
         ):
             self._align_by(module)
 
+    def _keep_living(self, new: dict[int, Any]) -> None:
+        """Of the known DDP modules, with new ones."""
+        known = {number: one for number, one in self.known_ddp.items() if one() is not None} | new
+        self.known_ddp = known
+        self.clock.sole_ddp = next(iter(known.values())) if len(known) == 1 else None
+
     def _align_by_who_is_left(self) -> None:
         """The module whose group aligned the ranks has gone."""
-        living = {number: known for number, known in self.known_ddp.items() if known() is not None}
-        self.known_ddp = living
-        self.clock.sole_ddp = next(iter(living.values())) if len(living) == 1 else None
-        left = [module for module in (known() for known in living.values()) if module is not None]
+        self._keep_living({})
+        left = [module for module in (known() for known in self.known_ddp.values()) if module is not None]
         if left:
             self._align_by(max(left, key=_bytes_of))
         else:
             self.clock.group_seq = self.clock.group_of = None
+            self.clock.comm_bytes = sc.UNKNOWN
             self._use_default_group()
 
     def _align_by(self, module: Any) -> None:

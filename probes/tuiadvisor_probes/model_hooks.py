@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from .host import Host
     from .step_clock import StepClock
 
-ENGINE = (
-    "_engine_run_backward"  # of torch.autograd: what backward and grad have in common, told apart by keyword
-)
+ENGINE = "_engine_run_backward"  # what torch.autograd's backward and grad share, told apart by keyword
 MAX_AWAITED = 4  # modules at once
 MAX_PASSED = 8  # backwards: a module that none of them was of will have none
 SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root
@@ -207,6 +205,7 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
             observes=SEEN,
             is_grad_enabled=forwards.is_grad_enabled,
             any_root=True,
+            kind="DDP_FORWARD",
             awaited=pending.awaited,
         ),
     )
@@ -240,9 +239,8 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
         # One within another, as reentrant checkpoints do: that one exchanges. What a pipeline or an engine calls its
         # backward is none of torch's.
-        if clock.phase == phases.BACKWARD and any(
-            frame.f_code is its_code for frame in callers(sys._getframe(1))
-        ):
+        stack = callers(sys._getframe(1)) if clock.phase == phases.BACKWARD else []
+        if any(frame.f_code is its_code for frame in stack):
             return
         clock.alert(sc.BARRIER, False)
         pending.take_over(clock)
@@ -290,6 +288,7 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
             after_alert=sc.BARRIER,
             on_device=on_device,
             stranger=probe.thread.backward,
+            kind="DDP_BACKWARD",
             awaited=pending.awaited,
             only_with="accumulate_grad" if runs_engine else "",
             is_looked_up=runs_engine,
@@ -306,18 +305,11 @@ def _passes_engine(autograd: Any) -> bool:
     is no part of what compiled code names: for another `torch.autograd.backward` that would be compiled anew, or end
     the training where that is forbidden. Any other backward is watched as a whole.
     """
-    backward, inner, graph = (
-        autograd.backward,
-        vars(autograd).get(ENGINE),
-        sys.modules.get("torch.autograd.graph"),
-    )
-    is_same = getattr(graph, ENGINE, None) is inner
-    return (
-        is_same
-        and _is_of(autograd, backward, "backward")
-        and _is_of(graph, inner, ENGINE)
-        and (ENGINE in backward.__code__.co_names)
-    )
+    backward, inner = autograd.backward, vars(autograd).get(ENGINE)
+    graph = sys.modules.get("torch.autograd.graph")
+    if not _is_of(autograd, backward, "backward") or not _is_of(graph, inner, ENGINE):
+        return False
+    return inner is getattr(graph, ENGINE) and ENGINE in backward.__code__.co_names
 
 
 def _is_of(module: Any, function: Any, name: str) -> bool:

@@ -13,7 +13,7 @@ from training import running
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
-DELAY_MS = 100  # a step takes 20 without: no load hides it
+DELAY_MS = 400  # a step takes 20 without, up to 100 on a starved machine: no load hides it
 
 
 def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -82,12 +82,14 @@ def diagnosed(
 def assert_sums(document: Any) -> None:
     """Phases sum to the step, of the job and of each rank; both ranks' steps are as long."""
     step = document["step"]
+    # A tenth of what a pause would add: whoever does not run at an end of the window is later there.
+    slack_s = 0.1 * STOP_S / (document["run"]["last_step"] + 1)
     assert step["mean_s"] == pytest.approx(sum(value or 0.0 for value in step["seconds"].values()), rel=0.01)
     for row in document["per_rank"]:
         assert row["step_s"] == pytest.approx(
             sum(value or 0.0 for value in row["seconds"].values()), rel=0.01
         )
-        assert step["mean_s"] == pytest.approx(row["step_s"], rel=0.02)
+        assert step["mean_s"] == pytest.approx(row["step_s"], rel=0.02, abs=slack_s)
 
 
 def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def two_backwards(one: Training) -> None:
     torch.ones(3, requires_grad=True).sum().backward()
     time.sleep(
         EXCHANGE_S
-    )  # the times of the step before, which the reducer still tells, are none of the first one's
+    )  # the times that the reducer still tells, of the step before, are none of the first one's
     loss.backward()
 
 
