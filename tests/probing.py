@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from tuiadvisor.agent.payload import attach_code, detach_code, wants_native, write_native
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import ring
 
@@ -84,6 +84,35 @@ def is_close(expected_ns: float, measured_ns: float) -> bool:
     return abs(expected_ns - measured_ns) <= max(TOLERANCE_NS, TOLERANCE_SHARE * expected_ns)
 
 
+COUNTED = (
+    "step",
+    "micro_steps",
+    "samples",
+    "tokens",
+    "observed",
+    "group_seq",
+    "num_collectives",
+    "comm_bytes",
+)
+
+
 def assert_sums_to_step(step: dict[str, int]) -> None:
     """The parts are the whole, to the nanosecond."""
     assert step["end_ns"] - step["begin_ns"] == sum(step[f"{name}_ns"] for name in PHASES)
+
+
+def assert_same_step(reference: dict[str, int], row: dict[str, int], *, but: Collection[str] = ()) -> None:
+    """Two probes tell the same of a step, its times aside: counts, flags, what was seen, which phases there were.
+
+    but: columns that differ between the two runs. A collection of garbage is long by chance.
+    """
+    names = [name for name in COUNTED if name not in but]
+    assert {name: reference[name] for name in names} == {name: row[name] for name in names}
+    assert reference["flags"] & ~StepFlag.GC == row["flags"] & ~StepFlag.GC
+    assert (reference["arrive_ns"] < 0) == (row["arrive_ns"] < 0)
+    assert there(reference) == there(row)
+
+
+def there(row: dict[str, int]) -> set[str]:
+    """Names of the phases that the step had time in; borders of the same moment have none, and `other` is the rest."""
+    return {name for name in PHASES if row[f"{name}_ns"] > 0 and name != "other"}

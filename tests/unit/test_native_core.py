@@ -20,28 +20,14 @@ import pytest
 from interpreters import PYTHONS
 from native_notes import noted, told
 from patience import PATIENCE_S
-from probing import assert_sums_to_step, probed
+from probing import assert_same_step, assert_sums_to_step, probed
 
 from tuiadvisor.agent.payload import PRIVATE_NAME
-from tuiadvisor.events import StepFlag
-from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import books, native, phases, ring, step_clock, step_record
 
 torch = pytest.importorskip("torch")
 
 NUM_STEPS = 24
-CLOCKLESS = (
-    "step",
-    "micro_steps",
-    "samples",
-    "tokens",
-    "observed",
-    "group_seq",
-    "num_collectives",
-    "comm_bytes",
-)
-# Told by time, and so by chance: a collection that took long.
-BY_CHANCE = StepFlag.GC
 
 
 @pytest.fixture
@@ -237,10 +223,7 @@ def test_same_program_makes_the_same_steps(
             assert_sums_to_step(row)
     assert len(seen["python"]) == len(seen["native"]) >= NUM_STEPS - 1
     for reference, row in zip(seen["python"], seen["native"], strict=True):
-        assert {name: reference[name] for name in CLOCKLESS} == {name: row[name] for name in CLOCKLESS}
-        assert reference["flags"] & ~BY_CHANCE == row["flags"] & ~BY_CHANCE
-        assert (reference["arrive_ns"] == -1) == (row["arrive_ns"] == -1)
-        assert there(reference) == there(row)
+        assert_same_step(reference, row)
 
 
 @pytest.mark.parametrize("name", ["token ids", "micro-steps", "steps that raise", "two optimizers"])
@@ -273,9 +256,7 @@ def test_steps_that_the_core_writes_alone_tell_the_same(
     assert len(seen["python"]) == len(seen["native"])
     for reference, row in zip(seen["python"], seen["native"], strict=True):
         assert_sums_to_step(row)
-        assert {name: reference[name] for name in CLOCKLESS} == {name: row[name] for name in CLOCKLESS}
-        assert reference["flags"] & ~BY_CHANCE == row["flags"] & ~BY_CHANCE
-        assert there(reference) == there(row)
+        assert_same_step(reference, row)
         assert row["probe_cost_ns"] > 0
 
 
@@ -447,11 +428,6 @@ def test_a_child_forked_within_a_call_writes_nothing(core: Any, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] == "True"
     assert int(done.stdout.split()[1]) >= 89
-
-
-def there(row: dict[str, int]) -> set[str]:
-    """Names of the phases that the step had time in; borders of the same moment have none, and `other` is the rest."""
-    return {name for name in PHASES if row[f"{name}_ns"] > 0 and name != "other"}
 
 
 def test_exceptions_and_arguments_pass(core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
