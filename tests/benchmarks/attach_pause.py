@@ -2,17 +2,18 @@
 
     python tests/benchmarks/attach_pause.py [--ranks 2] [--step-ms 12] [--attaches 20]
 
-The training writes the clock at the begin of each step. For each attach (all ranks at once, as `watch` does it) the
-longest step of any rank in the half second from the injection on is compared with the rank's median step; windows of
-the same length without an attach, taken in between, show the machine's noise. Printed: extra milliseconds, median, 90 %
-and worst, of both; how many attaches took longer than the worst window without one; and how long the borrowed thread
-stood still by the injector's own clock.
+The training writes the clock at the begin of each step. For each attach (all ranks at once and with an agent's low
+priority, as `watch` does it) the longest step of any rank in the half second from the injection on is compared with the
+rank's median step; windows of the same length without an attach, taken in between, show the machine's noise. Printed:
+extra milliseconds, median, 90 % and worst, of both; how many attaches took longer than the worst window without one;
+and how long the borrowed thread stood still by the injector's own clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import statistics
 import sys
 import tempfile
@@ -24,11 +25,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from training import running
 
+from tuiadvisor import priority
+from tuiadvisor.agent.__main__ import NICENESS
 from tuiadvisor.agent.payload import BUNDLE_NAME, attach_code, write_bundle, write_native
 from tuiadvisor.inject import identify, inject
 from tuiadvisor_probes import ring
 
 WINDOW_S = 0.5
+
+
+def as_the_agent() -> None:
+    """From now on we and the tracers give way as an agent and its tracers do; the ranks are started already."""
+    os.nice(NICENESS)
+    priority.give_way()
 
 
 def attach_all(pids: list[int], folder: Path) -> tuple[int, list[int]]:
@@ -94,6 +103,7 @@ def main() -> None:
         attached, quiet, stopped = [], [], []
         with running(options.ranks, *arguments, is_whole=True) as (training, ranks):
             pids = [rank.pid for rank in ranks]
+            as_the_agent()
             attach_all(pids, folder)  # not counted: shows when the first steps are made
             wait_for_steps(pids, folder)
             detach_all(pids, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -62,17 +63,21 @@ def test_a_system_without_the_policy_is_left_as_it_is(monkeypatch: pytest.Monkey
 def test_the_process_that_holds_a_rank_is_as_others_though_who_starts_it_gives_way() -> None:
     """Woken late it would leave that one standing."""
     code = (
-        "import os, sys; from tuiadvisor.inject import tracer; "
-        "tracer.run = lambda plan: {'policy': os.sched_getscheduler(0)}; tracer.main()"
+        "import os; from tuiadvisor.inject import ready_tracer, tracer; "
+        "tracer.run = lambda plan: {'policy': os.sched_getscheduler(0)}; ready_tracer.main()"
     )
     found: list[int] = []
 
     def agent() -> None:
         priority.give_way()
-        done = subprocess.run(
-            [sys.executable, "-c", code], input=marshal.dumps({}), capture_output=True, check=True
-        )
-        found.append(marshal.loads(done.stdout)["policy"])  # noqa: S302 - our own
+        (asking, asked), (ours, its) = socket.socketpair(), socket.socketpair()
+        with subprocess.Popen([sys.executable, "-c", code], stdin=asked.fileno()), ours:
+            with asking, asked, its:
+                socket.send_fds(asking, [b"f"], [its.fileno()])
+            ours.sendall(marshal.dumps({}))
+            ours.shutdown(socket.SHUT_WR)
+            with ours.makefile("rb") as answer:
+                found.append(marshal.loads(answer.read()[1:])["policy"])  # noqa: S302 - our own
 
     in_a_thread(agent)
     assert [os.SCHED_OTHER] == found

@@ -17,6 +17,7 @@ from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.agent.candidates import SLURM_JOB
 from tuiadvisor.agent.descriptors import raise_limit
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.inject import make_ready
 from tuiadvisor.stream.keys import Invitation, read_invitation, read_line_invitation
 
 # Where ranks keep every core busy, we and the tracers we start get what they leave, plus a tenth of a core.
@@ -55,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         log.start_beside("agent", given, is_remote=given.from_stdin)
         invitation = _invitation(given)
         control_fd = sys.stdin.fileno() if given.from_stdin else None
+        make_ready()
         config = AgentConfig(
             invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, control_fd,
             os.environ.get(SLURM_JOB, "") if given.own_job else "",

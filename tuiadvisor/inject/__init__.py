@@ -12,9 +12,9 @@ from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, ide
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import find_interpreter
 from tuiadvisor.inject.refusals import is_traceable, preflight, refusal, refuse_architecture
-from tuiadvisor.inject.tracer_process import inject_by_tracing
+from tuiadvisor.inject.tracer_process import inject_by_tracing, make_ready
 
-__all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "preflight"]
+__all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "make_ready", "preflight"]
 
 
 def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: str | None = None) -> Injection:

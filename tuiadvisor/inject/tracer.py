@@ -1,24 +1,18 @@
-"""The process that holds the target for half a millisecond.  In: a plan on stdin.  Out: an outcome on stdout.
+"""Holding the target for half a millisecond.  In: a plan.  Out: an outcome.
 
-A process of its own, because a tracer that dies in the middle of a remote call takes the target with it:
-here Ctrl-C, SIGTERM, SIGHUP and even SIGKILL of the watcher find nobody; every signal that can be blocked is
-blocked. It raises its own priority, since most of a stop is the tracer waiting for a processor. Both ends are
-the same interpreter, so `marshal` carries the values.
+In a process of its own (ready_tracer forks it), because a tracer that dies in the middle of a remote call takes the
+target with it: there Ctrl-C, SIGTERM, SIGHUP and even SIGKILL of the watcher find nobody; every signal that can be
+blocked is blocked. It raises its own priority, since most of a stop is the tracer waiting for a processor.
 """
 
 from __future__ import annotations
 
 import errno
-import gc
-import marshal
 import os
-import signal
-import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tuiadvisor import priority
 from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call, seccomp
 from tuiadvisor.inject.machines import HERE
 
@@ -57,19 +51,6 @@ class _Target(NamedTuple):
     process_fd: int
     memory_fd: int
     deadline_s: float
-
-
-def main() -> None:
-    """Carry out the plan of stdin and print the outcome."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not even become pending
-    gc.disable()
-    priority.no_longer()  # whoever started us may give way; a thread that is held must not wait for that
-    plan = marshal.load(sys.stdin.buffer)  # noqa: S302  written by our own parent
-    outcome = marshal.dumps(run(plan))
-    with suppress(BrokenPipeError):  # the watcher may be gone; the target is served all the same
-        sys.stdout.buffer.write(outcome)
-        sys.stdout.buffer.flush()
 
 
 def run(plan: dict[str, Any]) -> dict[str, Any]:
