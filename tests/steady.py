@@ -137,6 +137,7 @@ def run(
     """One suite: how many passed, failed and were skipped, and the names of those that fell."""
     cores = sorted(os.sched_getaffinity(0))[: condition.num_cores]
     counts: Counter[str] = Counter()
+    log.write_bytes(b"")  # a kept folder may hold the same run of another day
     with ExitStack() as held:
         held.enter_context(neighbours(cores, condition.num_neighbours))
         group = held.enter_context(limited(cores, condition.share))
