@@ -151,6 +151,32 @@ def test_a_tracer_killed_at_work_is_told_as_such(place: tracer_process.ReadyPlac
     assert "whether it had begun is not known" in outcome["what"]
 
 
+def test_that_no_process_can_be_started_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, place: tracer_process.ReadyPlace, sleeper: int
+) -> None:
+    """As where a limit of processes is reached: nobody was held, and nothing is unknown about it."""
+    refuse = "def no(): raise OSError(11, 'Resource temporarily unavailable')\nready_tracer.os.fork = no\n"
+    start = tracer_process._START.replace("ready_tracer.main()", f"{refuse}ready_tracer.main()")
+    monkeypatch.setattr(tracer_process, "_START", start)
+    for _ in range(3):
+        with pytest.raises(InjectError) as caught:
+            inject(sleeper, "pass")
+        assert caught.value.reason == "tracer"
+        assert "no process could be started for it: Resource temporarily unavailable" in str(caught.value)
+    assert psutil.pid_exists(place.get().pid)
+
+
+def test_one_that_hangs_at_its_start_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: tracer_process.ReadyPlace
+) -> None:
+    """It reads nothing, so that it would not see when nobody can ask it any more."""
+    monkeypatch.setattr(tracer_process, "_END_S", 0.1)
+    program_in_place_of_python(monkeypatch, tmp_path, "exec sleep 600")
+    ready = place.get()
+    place.close()
+    assert not psutil.pid_exists(ready.pid)
+
+
 def test_nobody_waits_ready_for_a_watcher_that_is_gone() -> None:
     """However it ended."""
     code = (

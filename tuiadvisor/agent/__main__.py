@@ -56,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         log.start_beside("agent", given, is_remote=given.from_stdin)
         invitation = _invitation(given)
         control_fd = sys.stdin.fileno() if given.from_stdin else None
-        make_ready()
+        with suppress(OSError):  # whoever attaches tries again, and says what is missing
+            make_ready()
         config = AgentConfig(
             invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, control_fd,
             os.environ.get(SLURM_JOB, "") if given.own_job else "",

@@ -44,7 +44,10 @@ def _fork(asking: socket.socket, connection: socket.socket) -> None:
         is_tracer = os.fork() == 0
     except OSError as error:
         what = f"no process could be started for it: {error.strerror}"
-        _tell(connection, BEGUN + marshal.dumps({"reason": "tracer", "what": what}))
+        _tell(connection, BEGUN)
+        with suppress(OSError), connection.makefile("rb") as plan:
+            plan.read()  # unread, it would take the answer with it
+        _tell(connection, marshal.dumps({"reason": "tracer", "what": what}))
         return
     if is_tracer:
         try:

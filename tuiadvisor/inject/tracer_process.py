@@ -69,6 +69,7 @@ class Ready:
         self._lock = threading.Lock()
         self._end: tuple[str, str] | None = None
         self._asking, its = socket.socketpair()
+        self._asking.settimeout(_END_S)  # one that was stopped takes what its queue holds, and then nothing
         with its:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGES)],
@@ -93,8 +94,11 @@ class Ready:
             if self._end is None:
                 self._asking.close()
                 complaint = b""
-                with suppress(subprocess.TimeoutExpired):
+                try:
                     _, complaint = self._process.communicate(timeout=_END_S)
+                except subprocess.TimeoutExpired:  # it holds nobody: tracers are processes of their own
+                    self._process.kill()
+                    self._process.communicate()
                 self._end = self._why(complaint.decode(errors="replace").strip().splitlines())
         return self._end
 
@@ -173,12 +177,13 @@ def _answer(ready: Ready, plan: bytes, limit_s: float) -> tuple[bool, bytes]:
             with its:
                 ready.ask(its)
             begun = ours.recv(1)
-            ours.sendall(plan)
-            ours.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):  # it may have answered without the plan
+                ours.sendall(plan)
+                ours.shutdown(socket.SHUT_WR)
             while more := ours.recv(_READ_BYTES):
                 output += more
         except TimeoutError:
             raise
         except OSError:  # nobody waits ready, or the tracer was killed
-            return bool(begun), b""
+            return bool(begun), output
     return bool(begun), output
