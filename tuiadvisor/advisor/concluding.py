@@ -45,6 +45,7 @@ from tuiadvisor.advisor.judge.verdict import (
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 from tuiadvisor.metrics.lateness.off_core import lower_priorities
+from tuiadvisor.metrics.window.course import run_shift
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.assemble.seen import Seen
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.metrics.window.regime import LevelShift
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Verdict
     from tuiadvisor.views.stall import NoStep, Stall
@@ -161,9 +163,23 @@ def _judged(
         placements=seen.placements,
         priorities=_priorities(intake, seen.diagnosis),
         rank_devices=seen.rank_devices,
+        run_shift=_run_shift(intake, seen.diagnosis) if seen.earliest is None else None,
     )
     judged, _ = find(seen.diagnosis, facts, rules)
     return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged
+
+
+def _run_shift(intake: Intake, diagnosis: Diagnosis) -> LevelShift | None:
+    """Of the present processes, which may have been given another work than those before; up to the window's end."""
+    span, cycle_K = intake.store.span(), diagnosis.steady_barrier.cycle_K
+    if span is None or not diagnosis.steady_steps.size:
+        return None
+    shift, last = (
+        intake.store.axis_shift(),
+        int(diagnosis.steady_steps[-1]),
+    )  # in a replay there may be later steps
+    course = intake.course.course(shift, max(span[0] - shift, 0), last)
+    return run_shift(course, diagnosis.table.first_step, cycle_K, of_launches=intake.on_device)
 
 
 def _loaders(

@@ -14,6 +14,7 @@ from tuiadvisor.advisor.detail.collectives import Collectives
 from tuiadvisor.advisor.detail.device_times import DeviceTimes
 from tuiadvisor.advisor.detail.loader_store import LoaderStore
 from tuiadvisor.advisor.detail.pipeline_store import PipelineStore
+from tuiadvisor.advisor.steps.course import CourseHistory
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
 from tuiadvisor.advisor.steps.trend import TrendHistory
 from tuiadvisor.advisor.steps.wall_time import WallTime
@@ -43,6 +44,7 @@ class Intake:
         self.buckets = BucketStore()
         self.loaders = LoaderStore()
         self.trend = TrendHistory()
+        self.course = CourseHistory()
         self.wall = WallTime()
         self.device_times = DeviceTimes()
         self.collectives = Collectives()
@@ -193,6 +195,8 @@ class Intake:
             self.store.add_many(own, self.roster.clocks.shift)
         for job_steps, durations_ns in self.store.take_aligned():
             self.trend.add(job_steps, durations_ns)
+        for job_steps, parts in self.store.take_parts():
+            self.course.add(job_steps, parts)
 
 
 def _has_steps(frame: Frame | TuiadvisorError) -> TypeGuard[Frame]:

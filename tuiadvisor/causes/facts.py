@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.memory_growth import Creep
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
+    from tuiadvisor.metrics.window.regime import LevelShift
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.devices import RankDevice
@@ -170,4 +171,7 @@ class Facts:
     rank_devices: tuple[RankDevice, ...] = ()  # by rank
     device_work: DeviceWork | None = None  # of a trace, imported or beside the run
     placements: tuple[RankPlacement, ...] = ()  # by rank
+    run_shift: LevelShift | None = (
+        None  # of the whole run up to the window's end, where the window does not show it
+    )
     priorities: dict[int, Priority] = field(default_factory=dict)  # by rank, who yields more than the others

@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.metrics.window.regime import LevelShift
     from tuiadvisor.views.run_view import Finding
     from tuiadvisor_rules.loader import Rule
 
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
+FAR_MORE: Final = 2.0  # times what the window shows: then the run's is told, by a rougher date
+LEAST_WAITS: Final = 0.2  # of the growth: of five ranks that wait for one, four fifths of the time is waiting
 
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """How much longer, since when, in which phase."""
-    shift = diagnosis.level_shift
+    shift = _shift(diagnosis, facts)
     if shift is None:
         quiet = 0.0 if diagnosis.num_all_steady else None
         return {
@@ -34,29 +37,72 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
             "level_shift_cover": None,
             "level_shift_steps": 0,
             "level_shift_gradual": 0,
+            "level_shift_within": 0,
         }
-    share = shift.after_s / shift.before_s - 1 if shift.before_s > 0 else None
-    if shift.is_gradual:
-        drift = diagnosis.input_drift
-        told_s = [entry.late.mean_excess_s for entry in diagnosis.stragglers] + (
-            [drift.growth_s] if drift else []
-        )
-        near = max(told_s, default=0.0) >= ONE_PHASE / 2 * (shift.after_s - shift.before_s)
-    else:
-        near = any(
-            abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts)
-        )
-    near = near or is_more_work(shift.work_growth, share)
     return {
-        "level_shift_share": share,
+        "level_shift_share": _share(shift),
         "level_shift_gradual": int(shift.is_gradual),
         "level_shift_since": shift.since_step,
-        "level_shift_unexplained": int(not near),
+        "level_shift_unexplained": int(not _is_explained(shift, diagnosis, facts)),
         "level_shift_phase": shift.phase,
         "level_shift_words": PHASE_WORDS.get(shift.phase, f"in {shift.phase}") if shift.phase else None,
         "level_shift_cover": shift.cover,
         "level_shift_steps": shift.num_steps,
+        "level_shift_within": shift.within,
     }
+
+
+def _shift(diagnosis: Diagnosis, facts: Facts) -> LevelShift | None:
+    """What the window shows, dated to the step, or what had begun before it where that is far more.
+
+    Of two of which one is explained by another finding, the other.
+    """
+    seen, of_run = diagnosis.level_shift, facts.run_shift
+    if seen is None or of_run is None:
+        return seen or of_run
+    if _is_explained(seen, diagnosis, facts):
+        return of_run
+    is_more = (_share(of_run) or 0.0) >= FAR_MORE * (_share(seen) or 0.0)
+    return of_run if is_more and not _is_explained(of_run, diagnosis, facts) else seen
+
+
+def _share(shift: LevelShift) -> float | None:
+    return shift.after_s / shift.before_s - 1 if shift.before_s > 0 else None
+
+
+def _is_explained(shift: LevelShift, diagnosis: Diagnosis, facts: Facts) -> bool:
+    """Whether another finding, or more work, says why the steps became longer."""
+    if is_more_work(shift.work_growth, _share(shift)):
+        return True
+    if shift.is_gradual or shift.within:
+        told_s = _told_of_run_s(shift, diagnosis, facts) if shift.within else _told_s(diagnosis)
+        return max(told_s, default=0.0) >= ONE_PHASE / 2 * (shift.after_s - shift.before_s)
+    return any(abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts))
+
+
+def _told_s(diagnosis: Diagnosis) -> list[float]:
+    """What others say that a step loses by now, seconds each."""
+    drift = diagnosis.input_drift
+    told_s = [entry.late.mean_excess_s for entry in diagnosis.stragglers]
+    return [*told_s, drift.growth_s] if drift is not None else told_s
+
+
+def _told_of_run_s(shift: LevelShift, diagnosis: Diagnosis, facts: Facts) -> list[float]:
+    """The same of what may have begun with steps that became longer before the window, by the phase that grew."""
+    told_s: list[float] = []
+    if shift.phase == "data_wait" or shift.waits is None:
+        told_s += [diagnosis.input.gain.loss_s] if diagnosis.input is not None else []
+        told_s += [diagnosis.input_drift.growth_s] if diagnosis.input_drift is not None else []
+    if shift.waits is None or shift.waits >= LEAST_WAITS:
+        oldest = diagnosis.table.first_step + SAME_ONSET_STEPS
+        told_s += [entry.late.mean_excess_s for entry in diagnosis.stragglers if entry.since_step <= oldest]
+    if shift.waits is not None and shift.waits >= LEAST_WAITS:
+        losses = [loss.gain for loss in (diagnosis.transfer,) if loss is not None]
+        losses += [diagnosis.turn_taking] if diagnosis.turn_taking is not None else []
+        told_s += [loss.loss_s for loss in losses]
+        if facts.pipelines is not None and facts.pipelines.limits:
+            told_s.append(shift.after_s)
+    return told_s
 
 
 def is_more_work(work_growth: float | None, longer_share: float | None) -> bool:
@@ -72,9 +118,9 @@ def _other_onsets(diagnosis: Diagnosis, facts: Facts) -> list[int]:
     return onsets + [one.since_step for one in limits if one.since_step is not None]
 
 
-def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+def gain(diagnosis: Diagnosis, facts: Facts) -> Gain | None:
     """At the level that the step had before, as restless about it as it is now."""
-    shift, steps = diagnosis.level_shift, diagnosis.steady_barrier.cycle_K
+    shift, steps = _shift(diagnosis, facts), diagnosis.steady_barrier.cycle_K
     if shift is None or not steps.size or shift.before_s <= 0:
         return None
     before_s = (
@@ -100,6 +146,7 @@ job level_shift_gradual flag 1 if the step became longer little by little
 job level_shift_phase text phase that grew most
 job level_shift_words text the same in words
 job level_shift_steps steps steady steps seen since the step became longer
+job level_shift_within steps so exactly the step is known, where that is longer ago than the steps looked at; else 0
 job level_shift_cover share share of the growth that this phase holds
 """,
     measure_job=measure_job,

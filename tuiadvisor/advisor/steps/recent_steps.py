@@ -16,7 +16,7 @@ from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
 from tuiadvisor.metrics.steps.step_alignment import RankSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tuiadvisor.advisor.steps.tracks import RankTracks
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
@@ -125,12 +125,17 @@ class RecentSteps:
 
     def durations_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """(row, step, duration in ns) of everything held of these rows, row after row in order of steps."""
+        row, step, (begin, end) = self.all_of(rows, ("begin_ns", "end_ns"))
+        return row, step, end - begin
+
+    def all_of(self, rows: Ints, names: Sequence[str]) -> tuple[Ints, Ints, Ints]:
+        """(row, step, columns: names x as many) of everything held of these rows, row after row in order of steps."""
         index, slot = np.nonzero(self._steps[rows] != UNKNOWN)
         row = rows[index]
         step = self._steps[row, slot]
         order = np.lexsort((step, index))
         row, slot, step = row[order], slot[order], step[order]
-        return row, step, self.column("end_ns")[row, slot] - self.column("begin_ns")[row, slot]
+        return row, step, np.stack([self.column(name)[row, slot] for name in names])
 
     def block(self, rows: Ints, local_RK: Ints) -> tuple[Bools, Block]:
         """(whether held, the columns) of each row's own steps, R x K."""

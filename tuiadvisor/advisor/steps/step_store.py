@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.steps.alignment import Alignments
+from tuiadvisor.advisor.steps.course import COURSE_RANKS, PARTS, UNLIKE
 from tuiadvisor.advisor.steps.next_steps import MAX_LEAP_STEPS, Batch
 from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS, NONE, RankTracks
@@ -59,6 +60,8 @@ _BEGIN, _END, _ARRIVE, _RELEASE = (
 )
 _KEYS: Final = (0, 1, _BEGIN, _END)
 _DURATION_ROWS: Final = np.array([FOLDED.index(name) for name in _DURATIONS])
+_PART_ROWS: Final = np.array([FOLDED.index(name) for name in PARTS])
+_FLAGS: Final = FOLDED.index("flags")
 _COUNT_ROWS: Final = np.array([FOLDED.index(name) for name in ("group_seq", "samples", "tokens", "flags")])
 
 
@@ -73,6 +76,7 @@ class StepStore:
         self._tick = 0
         self._early = np.zeros((0, EARLY_STEPS), dtype=np.int64)
         self._aligned: list[tuple[Ints, Ints]] = []  # not yet taken by the trend
+        self._parts: list[tuple[Ints, Ints]] = []  # nor by the run's course
 
     @property
     def capacity(self) -> int:
@@ -139,6 +143,7 @@ class StepStore:
             self._aligned.append((step + offset, duration))
         elif known.any():
             self._aligned.append((step[known] + offset[known], duration[known]))
+        self._note_parts(batch.table[:, rows], step + offset, known & (row < COURSE_RANKS))
 
     def _add(self, records: _Records, host: int, clock_shift: ClockShift) -> None:
         """Take the rows of one frame, sorted by rank and begin, whatever they are."""
@@ -230,6 +235,8 @@ class StepStore:
         if known.any():
             durations = end_of[recent[known]] - records.begin[recent[known]]
             self._aligned.append((step[known] + tracks.offset[row[known]], durations))
+            known &= row < COURSE_RANKS
+            self._note_parts(records.table[:, recent], step + tracks.offset[row], known)
         return np.asarray(touched)
 
     def _report_all(self, fresh: Ints) -> None:
@@ -238,6 +245,23 @@ class StepStore:
             return
         row, step, durations = self.recent.durations_of(fresh)
         self._aligned.append((step + self.tracks.offset[row], durations))
+        row, step, columns = self.recent.all_of(fresh[fresh < COURSE_RANKS], (*PARTS, "flags"))
+        usual = (columns[-1] & UNLIKE) == 0
+        self._parts.append(((step + self.tracks.offset[row])[usual], columns[:-1, usual]))
+
+    def _note_parts(self, table: Ints, job_step: Ints, chosen: Bools) -> None:
+        """For the run's course; table: FOLDED x records."""
+        kept = chosen & ((table[_FLAGS] & UNLIKE) == 0)
+        if kept.all():
+            self._parts.append((job_step, table[_PART_ROWS]))
+        elif kept.any():
+            at = np.flatnonzero(kept)
+            self._parts.append((job_step[at], table[_PART_ROWS[:, None], at]))
+
+    def take_parts(self) -> list[tuple[Ints, Ints]]:
+        """(job steps, PARTS of each) of the first ranks' usual steps since the last call."""
+        taken, self._parts = self._parts, []
+        return taken
 
     def take_aligned(self) -> list[tuple[Ints, Ints]]:
         """(job steps, durations in ns) that arrived or were aligned since the last call."""

@@ -90,6 +90,10 @@ class LevelShift:
     work_growth: float | None = (
         None  # by what share a step's tokens or samples have grown with it; None: not told
     )
+    within: int = 0  # steps: so exactly `since_step` is known; 0: to the step
+    waits: float | None = (
+        None  # share of the growth in which ranks wait for others or for the exchange; None: not known
+    )
 
 
 WHOLE: Final = Regime(0, (), {}, frozenset())
