@@ -56,7 +56,7 @@ def worded(name: str, value: object) -> str:
         return share(float(value))
     if unit == "ratio":
         return f"{value:.2f}"
-    return f"{value:.0f}"
+    return f"{value:,.0f}"
 
 
 def share(value: float) -> str:

@@ -274,6 +274,7 @@ def test_messages_are_filled_by_unit_and_unknown_is_said() -> None:
     values = {"transfer_share": 0.3, "transfer_s": 0.0064, "num_ranks": 4}
     assert "30 % in 6.4 ms, overlap unknown, ranks 4" == fill(text, values)
     assert "3.1 %" == worded("overlap", 0.031)
+    assert "12,001" == worded("level_shift_since", 12001)  # as everywhere else on the screen
 
 
 @pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
