@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 GRID: Final = NUM_PARTS * 16  # even spans of the run in which growth is looked for
 COMPARED: Final = 16  # buckets before and after a change
 NEWEST: Final = 4  # buckets that have to be on the present level: 128 steps of a short run
-AS_LONG: Final = (
-    0.25  # of the present level: an earlier one as slow and so long shows that the pace comes and goes
-)
+AS_LONG: Final = 0.25  # of the present level: an earlier one as slow and so long shows that it comes and goes
 HEAD_SHARE: Final = 0.1  # of the step: what is told of the first few buckets alone (Greyhound: above 10 %)
 WAITING: Final = ("comm_exposed", "pipeline_idle")  # for other ranks or for the exchange: which was not kept
 
@@ -134,7 +132,7 @@ def _level(run: RunCourse) -> tuple[slice, slice, int, bool] | None:
         return None if found is None else (slice(0, found), newest, found, False)
     number = min(staying, key=lambda number: levels[number])
     middle = (levels[number] + present) / 2
-    at = _edge(values, edges[number + 1], middle)
+    at = _edge(values, edges[number], edges[number + 1], middle)
     begin, end = run.first_B, run.end_B
     least = AS_LONG * int(end[-1] - begin[at])
     as_slow = [
@@ -162,9 +160,12 @@ def _is_more_work(run: RunCourse, edges: list[int], growth: float) -> bool:
     return (_work_growth(run, before, after) or 0.0) >= ONE_PHASE * growth
 
 
-def _edge(values: Floats, at: int, middle: float) -> int:
-    """Where the series passes the middle next to a change: near its ends a change is not seen where it is."""
-    while at > 1 and values[at - 1] >= middle:
+def _edge(values: Floats, begin: int, at: int, middle: float) -> int:
+    """Where the series passes the middle next to a change: near its ends a change is not seen where it is.
+
+    begin: of the level before, of which at least one bucket stays.
+    """
+    while at > begin + 1 and values[at - 1] >= middle:
         at -= 1
     while at < values.size - NEWEST and values[at] < middle:
         at += 1
