@@ -13,11 +13,12 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from typing import Final
 
 from tuiadvisor import priority
 from tuiadvisor.inject import tracer
 
-BEGUN = b"b"
+BEGUN: Final = b"b"
 
 
 def main() -> None:
@@ -25,9 +26,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # tracers are not waited for
     gc.disable()
-    os.dup2(
-        sys.stdout.fileno(), sys.stderr.fileno()
-    )  # open, it would keep who reads our last words waiting for tracers
+    # Tracers hold it open, too: whoever reads our last words must not have to wait for them.
+    os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
     with socket.socket(fileno=sys.stdin.fileno()) as asking:
         while (connection := _next(asking)) is not None:
             with connection:
