@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,5 +186,7 @@ def test_nobody_waits_ready_for_a_watcher_that_is_gone() -> None:
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    with suppress(psutil.NoSuchProcess):
-        psutil.Process(int(done.stdout)).wait(INJECT_S)
+    ready, limit_s = int(done.stdout), time.monotonic() + INJECT_S
+    while psutil.pid_exists(ready) and time.monotonic() < limit_s:
+        time.sleep(0.01)
+    assert not psutil.pid_exists(ready)

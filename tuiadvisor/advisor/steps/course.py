@@ -20,15 +20,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Ints
 
 COURSE_RANKS: Final = 64  # the first ones heard of stand for all: what all ranks have in common shows in them
+PART_PHASES: Final = tuple(name for name in PHASES if name != "other")  # which is what they leave of a step
 # Rows of what is added, beside each record's job step.
-PARTS: Final = (
-    "begin_ns",
-    "end_ns",
-    *(f"{name}_ns" for name in PHASES if name != "other"),
-    "samples",
-    "tokens",
-)
-PART_PHASES: Final = tuple(name for name in PHASES if name != "other")
+PARTS: Final = ("begin_ns", "end_ns", *(f"{name}_ns" for name in PART_PHASES), "samples", "tokens")
 BASE: Final = 32  # steps: on a device only so many together are as long as the threads' clocks say
 SHARE: Final = 32  # buckets of one size, at least
 MOST: Final = 1 << 37  # of one record: whatever is told, sums of them stay numbers
