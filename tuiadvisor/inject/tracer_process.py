@@ -1,7 +1,7 @@
 """Have a tracer carry out a plan, and make its outcome an `Injection` or an `InjectError`.
 
 Each tracer is forked by a process that waits ready beside the watcher, the tracer's modules loaded (ready_tracer). A
-Python started for each rank would take 20 ms of a core that the ranks compute on; a fork takes two at most.
+Python started for each rank would take 20 ms of a core that the ranks compute on; a fork takes about two.
 """
 
 from __future__ import annotations
