@@ -181,16 +181,33 @@ def pipeline(
         if name in ("ScheduleZBVZeroBubble", "ScheduleDualPipeV"):
             indices = [rank, num_stages - 1 - rank]
         chunks: list[tuple[int, int]] = []
+        in_stages: list[tuple[int, int]] = []
         modules: list[Any] = [
             Layer(forward_s / per_rank, backward_s / per_rank, chunks=chunks) for _ in indices
         ]
+
+        class Stage(PipelineStage):
+            """Its own stopwatch around each chunk: the layers' work, and what torch does for it."""
+
+            def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
+                begin_ns = time.monotonic_ns()
+                result = super().forward_one_chunk(*args, **kwargs)
+                in_stages.append((begin_ns, time.monotonic_ns()))
+                return result
+
+            def backward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
+                begin_ns = time.monotonic_ns()
+                result = super().backward_one_chunk(*args, **kwargs)
+                in_stages.append((begin_ns, time.monotonic_ns()))
+                return result
+
         if (
             "Zero" in name or "Dual" in name
         ):  # splits a backward at the graph's nodes, and knows torch's own nodes only
             wide = 512
             modules = [nn.Sequential(nn.Linear(16, wide), nn.ReLU(), nn.Linear(wide, 16)) for _ in indices]
         stages = [
-            PipelineStage(module, index, num_stages, torch.device("cpu"))
+            Stage(module, index, num_stages, torch.device("cpu"))
             for module, index in zip(modules, indices, strict=True)
         ]
 
@@ -211,6 +228,7 @@ def pipeline(
             nonlocal num_iterations
             num_iterations += 1
             chunks.clear()
+            in_stages.clear()
             optimizer.zero_grad()
             arguments = (value,) if 0 in indices else ()
             if loss_s and num_iterations % 5 == 0:
@@ -221,7 +239,7 @@ def pipeline(
             else:
                 schedule.step(*arguments)
             optimizer.step()
-            return {"chunks": list(chunks)}
+            return {"layers": list(chunks), "stages": list(in_stages)}
 
         return step
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import threading
 import time
 import weakref
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probing import assert_sums_to_step, is_close, observed_phases, probed
+from probing import assert_sums_to_step, observed_phases, probed
 
 from tuiadvisor.agent.payload import detach_code
 from tuiadvisor.events import UNKNOWN
@@ -22,6 +23,7 @@ from torch.optim import optimizer as optimizers  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 FEATURES = 8
+OWN_S = 0.02  # of what a subclass does before it calls DDP's forward
 WALK_S = 0.1  # a walk through torch's step hooks stands still so long, once
 
 
@@ -130,7 +132,7 @@ class OwnDDP(nn.parallel.DistributedDataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         begin_ns = time.monotonic_ns()
-        time.sleep(0.02)
+        time.sleep(OWN_S)
         result = super().forward(*inputs, **kwargs)
         self.lasted_ns.append(time.monotonic_ns() - begin_ns)
         return result
@@ -148,9 +150,13 @@ def test_forward_of_a_ddp_subclass_is_forward_with_its_own_part(tmp_path: Path) 
         steps = observed.steps[-9:]
     finally:
         torch.distributed.destroy_process_group()
-    pairs = zip(model.lasted_ns[-9:], steps, strict=True)
-    # A step may lose the processor exactly between the two clocks' reads.
-    assert sum(is_close(mine_ns, step["forward_ns"]) for mine_ns, step in pairs) > len(steps) / 2
+    # What torch and our hooks do around the subclass's forward is forward, too, and a slow machine's takes longer.
+    around_ns = [
+        step["forward_ns"] - mine_ns for mine_ns, step in zip(model.lasted_ns[-9:], steps, strict=True)
+    ]
+    assert min(around_ns) >= 0
+    assert statistics.median(around_ns) < OWN_S * 1e9 / 2
+    assert statistics.median(step["other_ns"] for step in steps) < OWN_S * 1e9 / 2
     last = steps[-1]
     assert "comm_exposed" in observed_phases(last)
     assert_sums_to_step(last)

@@ -103,11 +103,11 @@ def assert_pipeline_seen(ranks: list[dict[str, Any]], per_rank: int) -> None:
         assert sum(event["end_ns"] != UNKNOWN for event in received) >= 0.9 * len(received)
 
 
-def own_bubbles(ranks: list[dict[str, Any]]) -> list[float]:
-    """Idle share of each step by the layers' own stopwatches."""
+def own_bubbles(ranks: list[dict[str, Any]], clocks: str) -> list[float]:
+    """Idle share of each step by the training's own stopwatches: its layers' or its stages'."""
     bubbles = []
     for step in zip(*(rank["own"] for rank in ranks), strict=True):
-        chunks = [chunk for own in step for chunk in own["chunks"]]
+        chunks = [chunk for own in step for chunk in own[clocks]]
         span_ns = max(end for _, end in chunks) - min(begin for begin, _ in chunks)
         bubbles.append(1 - sum(end - begin for begin, end in chunks) / (len(ranks) * span_ns))
     return bubbles
@@ -116,8 +116,9 @@ def own_bubbles(ranks: list[dict[str, Any]]) -> list[float]:
 @pytest.mark.alone
 @pytest.mark.parametrize("scenario", [pytest.param("gpipe", marks=pytest.mark.extended), "1f1b"])
 def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: str) -> None:
-    """4 stages x 8 micro-batches of equal known cost: the bubble is what the layers' own stopwatches show, in 3 points.
+    """4 stages x 8 micro-batches of equal known cost: the bubble is what the stages' own stopwatches show, in 3 points.
 
+    The layers' show somewhat more, since what torch does around a layer is idle to them: on a slow machine 3 points.
     On a machine with nothing beside it that is the ideal, (p-1)/(m+p-1). Other load adds idle time, which stopwatches
     and probe see alike, and takes none away: no step comes out below the ideal.
     """
@@ -127,9 +128,10 @@ def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: s
     assert (NUM_CHUNKS, 1) == (times.num_micro_batches, times.chunks_per_rank)
     assert len(times.steps) >= NUM_TRUTH_STEPS - 1
     assert 3 / 11 == pytest.approx(times.ideal_bubble)
-    own = own_bubbles(ranks)
+    own = own_bubbles(ranks, "stages")
     assert statistics.median(own) == pytest.approx(times.bubble, abs=0.03)
     assert min(own) == pytest.approx(min(times.bubble_K), abs=0.03)
+    assert 0 <= statistics.median(own_bubbles(ranks, "layers")) - times.bubble < 0.1
     assert min(times.bubble_K) > 3 / 11 - 0.03
     assert min(times.work_s_SK.mean(axis=1)) > 0.6 * max(times.work_s_SK.mean(axis=1))
     per_step_s = [NUM_CHUNKS * cost_s for cost_s in TRUTH_S]
