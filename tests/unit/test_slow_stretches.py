@@ -52,6 +52,33 @@ def test_what_comes_irregularly_is_a_remark() -> None:
     assert "at irregular distances" in found.message
 
 
+def waving(slow: int, period: int = 100, num_steps: int = 450) -> RunView:
+    """So many steps of each period take longer on all ranks; the first and the last period may be cut."""
+    faults = tuple(
+        Fault("backward", None, LONGER_S, onset=at, until=at + slow) for at in range(30, num_steps, period)
+    )
+    return final_view(Job(num_steps=num_steps, faults=faults))
+
+
+@pytest.mark.parametrize(("slow", "num_steps"), [(65, 450), (65, 490), (75, 460), (75, 500)])
+def test_the_slow_level_may_be_had_more_often_than_the_quick_one(slow: int, num_steps: int) -> None:
+    """What is lost is lost against the quick one; that the run ends in a slow stretch has begun nothing new."""
+    view = waving(slow, num_steps=num_steps)
+    found = told(view)
+    assert found is not None
+    assert found.severity in {"warning", "critical"}
+    num_slow = sum(30 <= at and (at - 30) % 100 < slow for at in range(num_steps))
+    assert found.loss_s_per_step == pytest.approx(LONGER_S * num_slow / num_steps, rel=0.15)
+    assert f"for about {slow} steps every 100 steps" in found.message
+    assert not any(each.id == "slower_since" for each in view.findings)
+
+
+def test_steps_that_are_quicker_now_and_then_are_no_loss() -> None:
+    """What most steps take is what a step takes; that the run ends in such has begun nothing."""
+    view = waving(88)
+    assert not any(each.id in ("slow_stretches", "slower_since") for each in view.findings)
+
+
 @pytest.mark.parametrize(
     ("begins", "ranks"),
     [

@@ -47,7 +47,7 @@ def _held_words(held: Throttled) -> str:
 
 
 def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
-    """If all steps took what the usual ones take."""
+    """If all steps took what the quicker ones take."""
     return diagnosis.slow_stretches.gain if diagnosis.slow_stretches is not None else None
 
 
@@ -57,10 +57,10 @@ SLOW_STRETCHES: Final = Cause(
     metrics="""
 job stretches_share share of the step lost in stretches of steps that are slower on all ranks
 job stretches_share_low share lower end of its interval
-job stretches_s s a step, gone if all steps took what the usual ones take
+job stretches_s s a step, gone if all steps took what the quicker ones take
 job stretches_num count stretches that were seen to begin
 job stretches_steps steps that one typically lasts
-job stretches_longer share by which their steps are longer than the usual ones
+job stretches_longer share by which their steps are longer than the quicker ones
 job stretches_since steps job step at which the first one that was seen begins
 job stretches_regular flag 1 if they come at equal distances
 job stretches_words text "every 100 steps" or that they come irregularly

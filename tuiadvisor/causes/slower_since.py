@@ -8,6 +8,7 @@ from tuiadvisor.causes.cause import PHASE_WORDS, Cause
 from tuiadvisor.metrics.series.what_if import gain as what_if
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.window.regime import ONE_PHASE
+from tuiadvisor.metrics.window.waves import ALIKE
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.metrics.window.regime import LevelShift
+    from tuiadvisor.metrics.window.slow_stretches import SlowStretches
     from tuiadvisor.views.run_view import Finding
     from tuiadvisor_rules.loader import Rule
 
@@ -74,10 +76,22 @@ def _is_explained(shift: LevelShift, diagnosis: Diagnosis, facts: Facts) -> bool
     """Whether another finding, or more work, says why the steps became longer."""
     if is_more_work(shift.work_growth, _share(shift)):
         return True
+    if _comes_and_goes(shift, diagnosis.slow_stretches):
+        return True
     if shift.is_gradual or shift.within:
         told_s = _told_of_run_s(shift, diagnosis, facts) if shift.within else _told_s(diagnosis)
         return max(told_s, default=0.0) >= ONE_PHASE / 2 * (shift.after_s - shift.before_s)
     return any(abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts))
+
+
+def _comes_and_goes(shift: LevelShift, stretches: SlowStretches | None) -> bool:
+    """Whether the present level is the slow one of two that come and go."""
+    return (
+        stretches is not None
+        and not shift.is_gradual
+        and shift.since_step >= stretches.first_step
+        and (_share(shift) or 0.0) <= (1 + ALIKE) * stretches.longer_share
+    )
 
 
 def _told_s(diagnosis: Diagnosis) -> list[float]:

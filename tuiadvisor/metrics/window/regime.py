@@ -484,6 +484,8 @@ def level_shift(
         return gradual
     if not regime.cycle_changes or regime.cycle_changes[-1].shift <= 0:
         return None
+    if comes_and_goes(regime.cycle_changes, cycle_K.size):  # the latest rise is one of many
+        return None
     change = regime.cycle_changes[-1]
     since_K = cycle_K[change.index :]
     # The way back may be too gradual to be a change of its own.

@@ -1,4 +1,4 @@
-"""Steps of the whole job that are longer for a while, again and again: a stretch of slow ones, then the usual ones.
+"""Steps of the whole job that are longer for a while, again and again: a stretch of slow ones, then quicker ones.
 
 In: StepTable, Regime, cycle and work between barriers, no NaN.  Out: SlowStretches, None where steps have one level or
 one rank's lateness makes them long. What slows all ranks together is nobody's lateness, no pause (each step is but a
@@ -25,7 +25,9 @@ from tuiadvisor.metrics.window.waves import (
     MIN_HELD_MORE,
     MIN_TIMES,
     MIN_TIMES_SEEN,
+    comes_and_goes,
     is_held_when_high,
+    is_high,
     times_high,
 )
 
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 MIN_LONGER: Final = 0.1  # Greyhound: act only on a verified shift of the mean of more than a tenth
 LEAST_TOLD: Final = MIN_LONGER / 2  # where devices themselves tell of it
 MAX_SLOW_SHARE: Final = 0.5  # of the steps: of more the slow level is the usual one
+MAX_WAVE_SHARE: Final = (
+    0.8  # where two levels come back as they were: a quick one this rare is the exception (chosen)
+)
 MIN_COMMON: Final = (
     0.8  # TraceML: name a cause only when it covers 80 %; here, ranks of so many share so much of the growth
 )
@@ -52,12 +57,12 @@ REGULAR: Final = (
 class SlowStretches:
     """Of the steps since the job's present level began."""
 
-    gain: Gain  # if all steps took what the usual ones take
+    gain: Gain  # if all steps took what the quicker ones take
     first_step: int  # job step at which the first one begins that was seen to begin
     num: int  # seen to begin or to end
     num_steps: int  # that one typically lasts
     period_steps: float | None  # from one to the next; None: they come irregularly
-    longer_share: float  # by which their steps are longer than the usual ones
+    longer_share: float  # by which their steps are longer than the quicker ones
     phase: str | None  # that grows most; None: none holds most of it
     work_growth: float | None  # by what share their tokens or samples are more; None: not told
     held: Throttled | None = None  # devices hold their clocks back in them, and not between; None: not told
@@ -131,7 +136,7 @@ class _Levels:
 
 
 def _levels(common_K: Floats, changes: tuple[Change, ...], clocks: Throttled | None) -> _Levels | None:
-    """The slow steps and the usual ones, by verified changes of level or else by what devices say of their clocks."""
+    """The slow steps and the quicker ones, by verified changes of level or else by what devices say of their clocks."""
     held_K = None if clocks is None else clocks.share_K
     if held_K is not None and not changes:
         found = _by_clocks(common_K, held_K, clocks)
@@ -139,13 +144,22 @@ def _levels(common_K: Floats, changes: tuple[Change, ...], clocks: Throttled | N
         found = _Levels(*_slow(common_K, changes, held_K), clocks, LEAST_TOLD)
     else:
         found = _Levels(*_slow(common_K, changes, None), None)
+        if found.is_slow_K.mean() > MAX_SLOW_SHARE or not found.is_slow_K.any():
+            found = _waves(common_K, changes)
     if found is None or not found.is_slow_K.any():
         return None
     begins, lengths = _stretches(found.is_slow_K)
     is_told = found.clocks is not None
     is_again = len(begins) + int(found.is_slow_K[0]) >= (MIN_TIMES_SEEN if is_told else MIN_TIMES)
-    is_rare = is_told or found.is_slow_K.mean() <= MAX_SLOW_SHARE
-    return found if is_again and is_rare and begins and lengths else None
+    return found if is_again and begins and lengths else None
+
+
+def _waves(common_K: Floats, changes: tuple[Change, ...]) -> _Levels | None:
+    """Two levels that come back as they were: the slow one may be had more often than the quick one."""
+    is_slow_K = is_high(changes, common_K.size)
+    if not comes_and_goes(changes, common_K.size) or is_slow_K.mean() > MAX_WAVE_SHARE:
+        return None
+    return _Levels(is_slow_K, median(common_K[~is_slow_K]), None)
 
 
 def _by_clocks(common_K: Floats, held_K: Floats, clocks: Throttled | None) -> _Levels | None:
