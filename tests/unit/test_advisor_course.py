@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 NUM_STEPS = 6000  # three times what a view looks at
 LONG_AGO = 2000
 END = 1 << 40
-AMOUNT_S = 5e-3  # of a step of 19 ms
+STEP_S = 18.7e-3
+AMOUNT_S = 5e-3
 
 
 def slower(view: RunView) -> list[Finding]:
@@ -71,6 +73,34 @@ def test_a_moment_of_a_replay_knows_nothing_of_later_steps(since_long_ago: list[
     assert slower(advisor.view())
 
 
+@pytest.mark.parametrize(
+    ("num_ranks", "begins", "more", "is_dated"),
+    [
+        pytest.param(4, LONG_AGO, (), True, id="one of four"),
+        pytest.param(2, LONG_AGO, (), True, id="one of two"),
+        pytest.param(16, LONG_AGO, (), True, id="one of sixteen"),
+        pytest.param(4, 0, (), False, id="late from the first step on"),
+        pytest.param(
+            4, 0, (Fault("backward", None, 5e-3, onset=LONG_AGO),), False, id="all became slower later"
+        ),
+    ],
+)
+def test_a_rank_late_for_long_is_dated_by_the_run(
+    num_ranks: int, begins: int, more: tuple[Fault, ...], is_dated: bool
+) -> None:
+    """The first step compared is no beginning; where the others began to wait the run's steps became longer."""
+    late = Fault("forward", (1,), 6e-3, onset=begins)
+    view = folded(frames(Job(num_ranks=num_ranks, num_steps=NUM_STEPS, faults=(late, *more)))).view()
+    (finding,) = [each for each in view.findings if each.id == "straggler"]
+    dated = re.search(r"compared \(steps are (\d+) % longer since about step ([\d,]+)\)\.", finding.message)
+    assert is_dated == (dated is not None), finding.message
+    assert bool(more) == bool(slower(view))
+    if dated is not None:
+        assert abs(int(dated[2].replace(",", "")) - LONG_AGO) <= 128
+        assert finding.loss_s_per_step is not None
+        assert int(dated[1]) == pytest.approx(100 * finding.loss_s_per_step / STEP_S, abs=5)
+
+
 def test_a_chosen_stretch_is_judged_by_itself(since_long_ago: list[Frame]) -> None:
     """Nothing became longer within it."""
     assert slower(folded(since_long_ago).view_of((NUM_STEPS - 500, NUM_STEPS - 1))) == []
@@ -81,7 +111,7 @@ def test_growth_too_slow_for_the_window_is_told() -> None:
     view = folded(frames(Job(num_steps=NUM_STEPS, faults=stairs("forward", AMOUNT_S)))).view()
     (finding,) = slower(view)
     assert "little by little" in finding.message
-    assert finding.evidence["level_shift_share"] == pytest.approx(AMOUNT_S / 18.7e-3 * 7 / 8, rel=0.2)
+    assert finding.evidence["level_shift_share"] == pytest.approx(AMOUNT_S / STEP_S * 7 / 8, rel=0.2)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.causes.before_window import since_before
 from tuiadvisor.causes.cause import Cause, Details, Measured, rank_words
 from tuiadvisor.metrics.pipeline.pipeline_limits import typical
 
@@ -30,12 +31,12 @@ def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
         return []
     same = len({frozenset(limits.heavy_stages) for limits in heavy}) == 1
     if same and len(heavy) == len(pipelines.limits):
-        return [_measured(diagnosis, heavy, job, 1 if len(heavy) > 1 else None)]
-    return [_measured(diagnosis, [limits], job, 0) for limits in heavy]
+        return [_measured(diagnosis, facts, heavy, job, 1 if len(heavy) > 1 else None)]
+    return [_measured(diagnosis, facts, [limits], job, 0) for limits in heavy]
 
 
 def _measured(
-    diagnosis: Diagnosis, group: list[PipelineLimits], job: Values, is_partition: int | None
+    diagnosis: Diagnosis, facts: Facts, group: list[PipelineLimits], job: Values, is_partition: int | None
 ) -> Measured:
     slowest = group[0]  # pipelines come slowest first, and the slowest sets the pace
     times, gain = slowest.times, slowest.heavy_gain
@@ -65,7 +66,7 @@ def _measured(
         "excess_share": float(slowest.excess_S[row]),
         "hit_share": slowest.hit_share,
         "since": since,
-        "since_words": f"since step {since:,}" if slowest.onset_seen else "since the first step compared",
+        "since_words": f"since step {since:,}" if slowest.onset_seen else since_before(facts, gain),
         "steps_seen": len(slowest.steps),
         "is_partition": is_partition,
     }
@@ -99,7 +100,7 @@ stage excess_s s a step by which the stage takes longer than the typical one
 stage excess_share share its excess as a share of the typical stage's time
 stage hit_share share of the steps in which it is the heavy one
 stage since steps job step since which it is
-stage since_words text "since step 57" or "since the first step compared"
+stage since_words text "since step 57" or "since the first step compared (steps are 26 % longer since ...)"
 stage steps_seen steps whole steady steps compared
 stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
 """,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.causes.before_window import LEAST_WAITS
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause
 from tuiadvisor.metrics.series.what_if import gain as what_if
 from tuiadvisor.metrics.steps.arrays import median
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
 FAR_MORE: Final = 2.0  # times what the window shows: then the run's is told, by a rougher date
-LEAST_WAITS: Final = 0.2  # of the growth: of five ranks that wait for one, four fifths of the time is waiting
 
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:

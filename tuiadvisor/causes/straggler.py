@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.causes.before_window import since_before
 from tuiadvisor.causes.cause import (
     PHASE_WORDS,
     Cause,
@@ -176,7 +177,7 @@ def _measured(
         "phase_words": words.replace(OUTSIDE, outside_words(facts.stack, packed)),
         "steps_seen": int(cycle.size),
         "named_by_calls": int(bool(diagnosis.named) and set(ranks) <= set(diagnosis.named or ())),
-        **_of_group(group, what_if),
+        **_of_group(facts, group, what_if),
         **_of_cause(worst.cause, whole_host=worst.whole_host),
     }
     return Measured(
@@ -196,7 +197,7 @@ def _make_ahead(ranks: tuple[int, ...], loaders: dict[int, LoaderBatches]) -> bo
     return any((batches.workers_B > 0).any() for rank, batches in loaders.items() if rank not in ranks)
 
 
-def _of_group(group: list[LateRank], what_if: Gain) -> Values:
+def _of_group(facts: Facts, group: list[LateRank], what_if: Gain) -> Values:
     """How late, how often and since when."""
     since = min(entry.since_step for entry in group)
     return {
@@ -209,18 +210,18 @@ def _of_group(group: list[LateRank], what_if: Gain) -> Values:
         "score": min(entry.late.score for entry in group),
         "since": since,
         "beyond_past": _least(entry.late.beyond_past for entry in group),
-        "since_words": _since_words(group, since),
+        "since_words": _since_words(group, since, unseen=since_before(facts, what_if)),
     }
 
 
-def _since_words(group: list[LateRank], since: int) -> str:
-    """Since when, or how much later it has become little by little."""
+def _since_words(group: list[LateRank], since: int, *, unseen: str) -> str:
+    """Since when, or how much later it has become little by little; unseen: the words where nobody saw it."""
     grown_s = [entry.late.drift.growth_s for entry in group if entry.late.drift is not None]
     if len(grown_s) == len(group) and min(grown_s) >= GROWING * group[0].late.mean_excess_s:
         return f"growing, by {seconds(max(grown_s))} since the first steps compared"
     if all(entry.late.onset_seen for entry in group):
         return f"since step {since:,}"
-    return "since the first step compared"
+    return unseen
 
 
 def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
@@ -463,7 +464,7 @@ straggler since steps job step since which the group is late
 straggler steps_seen steps steps of the window in which it was compared
 straggler named_by_calls flag 1 where a trace's own collectives, compared call by call, name all of them beyond chance
 straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
-straggler since_words text "since step 57", "since the first step compared" or "growing, by 18 ms since ..."
+straggler since_words text "since step 57", "since the first step compared" (with the run's own onset) or "growing ..."
 straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for data
 straggler in_compute flag 1 if it arises in forward, backward or optimizer
