@@ -109,7 +109,8 @@ def pack(debs: list[Path], folder: Path) -> None:
     work = folder / "work"
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
     (work / "tuiadvisor" / "__init__.py").touch()
-    shutil.copy(ROOT / "tuiadvisor" / "errors.py", work / "tuiadvisor")
+    for module in (ROOT / "tuiadvisor").glob("[!_]*.py"):  # whichever of them the way in needs
+        shutil.copy(module, work / "tuiadvisor")
     shutil.copytree(ROOT / "tuiadvisor" / "inject", work / "tuiadvisor" / "inject", ignore=ignored)
     probes = ROOT / "probes" / "tuiadvisor_probes"
     shutil.copytree(probes, work / "probes" / "tuiadvisor_probes", ignore=ignored)
