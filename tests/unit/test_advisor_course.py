@@ -56,6 +56,15 @@ def test_a_level_that_began_before_the_window_is_told(since_long_ago: list[Frame
     assert "mostly in forward" in finding.message
 
 
+def test_quicker_steps_of_long_ago_were_not_useful_throughout(since_long_ago: list[Frame]) -> None:
+    """They took less than a useful step of now, so that all of the run was: "goodput 100 %", beside what is lost."""
+    view = folded(since_long_ago).view()
+    assert view.wall is not None
+    assert view.wall.end_to_end == pytest.approx(view.goodput, abs=0.01)
+    shares = {part.kind: part.share for part in view.wall.waterfall}
+    assert shares["comm_exposed"] > 0.02
+
+
 def test_one_frame_at_a_time_tells_the_same(since_long_ago: list[Frame]) -> None:
     """Live and replayed runs are judged alike."""
     one_by_one = Advisor()

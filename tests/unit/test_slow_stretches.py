@@ -73,9 +73,52 @@ def test_the_slow_level_may_be_had_more_often_than_the_quick_one(slow: int, num_
     assert not any(each.id == "slower_since" for each in view.findings)
 
 
+def test_unequal_heights_are_measured_from_the_quick_level() -> None:
+    """One of five slow stretches is a little slower still: the slow level is not what is usual for that."""
+    faults = tuple(
+        Fault("backward", None, (10 if number == 2 else 8) * MS, onset=at, until=at + 65)
+        for number, at in enumerate(range(30, 450, 100))
+    )
+    found = told(final_view(Job(num_steps=450, faults=faults)))
+    assert found is not None
+    assert found.loss_s_per_step == pytest.approx((3 * 65 * 8 + 65 * 10 + 20 * 8) * MS / 450, rel=0.15)
+
+
+def test_one_stray_among_many_hides_nothing() -> None:
+    """In one of eighteen turns the steps are slow throughout."""
+    begins = [at for at in range(30, 1800, 100) if at != 930]
+    faults = tuple(
+        Fault("backward", None, LONGER_S, onset=at, until=at + (160 if at == 830 else 60)) for at in begins
+    )
+    found = told(final_view(Job(num_steps=1800, noise=0.2, faults=faults)))
+    assert found is not None
+    assert "for about 60 steps every 100 steps" in found.message
+
+
+@pytest.mark.parametrize("begins", [(60, 160, 260), (60, 110, 260)], ids=["regular", "irregular"])
+def test_a_level_that_lasts_is_no_further_stretch(begins: tuple[int, ...]) -> None:
+    """Slow for a while three times, and then to the end, ten times as long."""
+    faults = (
+        *stretches(begins, "backward", LONGER_S),
+        Fault("forward", None, LONGER_S, onset=340),
+    )
+    view = final_view(Job(num_steps=540, faults=faults))
+    (found,) = [each for each in view.findings if each.id == "slower_since"]
+    assert 340 == found.onset_step
+    assert "tune" == view.verdict.decision
+
+
+def test_stretches_that_are_over_promise_nothing() -> None:
+    """The run is as quick as it can be since 420 steps."""
+    faults = tuple(Fault("backward", None, LONGER_S, onset=at, until=at + 40) for at in range(30, 200, 80))
+    view = final_view(Job(num_steps=650, faults=faults))
+    assert told(view) is None
+    assert "keep" == view.verdict.decision
+
+
 def test_steps_that_are_quicker_now_and_then_are_no_loss() -> None:
     """What most steps take is what a step takes; that the run ends in such has begun nothing."""
-    view = waving(88)
+    view = waving(186, 200, 1030)
     assert not any(each.id in ("slow_stretches", "slower_since") for each in view.findings)
 
 

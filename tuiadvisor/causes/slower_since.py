@@ -9,7 +9,7 @@ from tuiadvisor.causes.cause import PHASE_WORDS, Cause
 from tuiadvisor.metrics.series.what_if import gain as what_if
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.window.regime import ONE_PHASE
-from tuiadvisor.metrics.window.waves import ALIKE
+from tuiadvisor.metrics.window.waves import ALIKE, MAX_LONGER
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -90,6 +90,7 @@ def _comes_and_goes(shift: LevelShift, stretches: SlowStretches | None) -> bool:
         stretches is not None
         and not shift.is_gradual
         and shift.since_step >= stretches.first_step
+        and shift.num_steps <= MAX_LONGER * stretches.num_steps
         and (_share(shift) or 0.0) <= (1 + ALIKE) * stretches.longer_share
     )
 

@@ -266,9 +266,11 @@ def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: floa
     outside = _marked_outside(clocks)
     if not cut.num_before:
         known = {**_sum(seconds_of, outside), "warmup": warmup_s}
-        return _steps(cut.steps_s, cut.num_steps, useful_step_s, a_step, known)
+        return _steps(cut.steps_s, cut.num_steps, useful_step_s, a_step, known, mean_s=mean_s)
     known = {**_sum(accounted.paused_before_s, outside), "warmup": warmup_s}
-    before = _steps(cut.before_s, cut.num_before, useful_step_s, {}, known, rest="before_change")
+    before = _steps(
+        cut.before_s, cut.num_before, useful_step_s, {}, known, mean_s=mean_s, rest="before_change"
+    )
     rest_s = before.pop("before_change")
     named = _within(accounted.lost_before_s, rest_s)
     named_s = sum(named.values())
@@ -278,7 +280,7 @@ def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: floa
     unnamed_s = before.get("unnamed", 0.0) + rest_s - named_s - slower_s
     before = _sum(before, named) | {"before_change": slower_s, "unnamed": unnamed_s}
     now_s, num_now = cut.steps_s - cut.before_s, cut.num_steps - cut.num_before
-    return _sum(before, _steps(now_s, num_now, useful_step_s, a_step, seconds_of))
+    return _sum(before, _steps(now_s, num_now, useful_step_s, a_step, seconds_of, mean_s=mean_s))
 
 
 def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
@@ -312,17 +314,23 @@ def _steps(
     a_step: dict[str, float],
     known: dict[str, float],
     *,
+    mean_s: float,
     rest: str = "unnamed",
 ) -> dict[str, float]:
-    """So many steps that took so long: pauses and warm-up, useful time, what each step loses, and what nobody named."""
+    """So many steps that took so long: pauses and warm-up, useful time, what each step loses, and what nobody named.
+
+    mean_s: of the judged steps. Where those that nobody holds any more were quicker, all their parts were shorter
+    alike: that nothing of them was lost nobody has seen.
+    """
     known_s = sum(known.values())
     scale = min(whole_s / known_s, 1.0) if known_s > 0 else 0.0
     parts = {kind: seconds * scale for kind, seconds in known.items()}
     left_s = max(whole_s - known_s, 0.0)
-    parts[USEFUL] = min(left_s, num_steps * useful_step_s)
+    alike = min(left_s / (num_steps * mean_s), 1.0) if num_steps > 0 and mean_s > 0 else 1.0
+    parts[USEFUL] = min(left_s, num_steps * useful_step_s * alike)
     left_s -= parts[USEFUL]
-    lost_s = num_steps * sum(a_step.values())
-    scale = min(left_s / lost_s, 1.0) if lost_s > 0 else 0.0
+    lost_s = num_steps * sum(a_step.values()) * alike
+    scale = min(left_s / lost_s, 1.0) * alike if lost_s > 0 else 0.0
     for kind, loss_s in a_step.items():
         parts[kind] = parts.get(kind, 0.0) + num_steps * loss_s * scale
     parts[rest] = parts.get(rest, 0.0) + max(left_s - lost_s, 0.0)

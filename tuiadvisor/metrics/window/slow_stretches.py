@@ -22,12 +22,14 @@ from tuiadvisor.metrics.series.what_if import Gain, at_least, gain, least_of_eve
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, ONE_PHASE, grown_phase, work_growth
 from tuiadvisor.metrics.window.waves import (
+    ALL_BUT_STRAYS,
     MIN_HELD_MORE,
     MIN_TIMES,
     MIN_TIMES_SEEN,
     comes_and_goes,
     is_held_when_high,
     is_high,
+    may_go_on,
     times_high,
 )
 
@@ -47,9 +49,10 @@ MAX_WAVE_SHARE: Final = (
 MIN_COMMON: Final = (
     0.8  # TraceML: name a cause only when it covers 80 %; here, ranks of so many share so much of the growth
 )
+MIN_NEXT: Final = 0.7  # of the distances are one period: of pauses so many agree (metrics/pauses/periodic)
 MIN_DISTANCES: Final = 2  # from one to the next: a single one is always regular
 REGULAR: Final = (
-    0.25  # spread of the distances, of their mean: as pauses that are periodic (metrics/pauses/periodic)
+    0.25  # of their median: so far distances are from it, as pauses that are periodic (pauses/periodic)
 )
 
 
@@ -97,10 +100,11 @@ def slow_stretches(
     levels = _levels(common_K, find_changes(common_K, MIN_SHIFT_SHARE * median(cycle_K)), clocks)
     if levels is None:
         return None
-    is_slow_K, usual_s = levels.is_slow_K, levels.usual_s
+    is_slow_K = levels.is_slow_K
     begins, lengths = _stretches(is_slow_K)
     num = len(begins) + int(is_slow_K[0])
-    slow_s = float(common_K[is_slow_K].mean())
+    # Means: of restless steps the typical one is shorter than what they take.
+    slow_s, usual_s = float(common_K[is_slow_K].mean()), float(common_K[~is_slow_K].mean())
     grown_s = float(cycle_K[is_slow_K].mean()) - float(cycle_K[~is_slow_K].mean())
     if slow_s < (1 + levels.least_longer) * usual_s or slow_s - usual_s < MIN_COMMON * grown_s:
         return None
@@ -130,7 +134,6 @@ def _shared(work_RK: Floats) -> Floats:
 @dataclass(frozen=True, slots=True)
 class _Levels:
     is_slow_K: Bools
-    usual_s: float
     clocks: Throttled | None  # which tell of them
     least_longer: float = MIN_LONGER
 
@@ -141,17 +144,28 @@ def _levels(common_K: Floats, changes: tuple[Change, ...], clocks: Throttled | N
     if held_K is not None and not changes:
         found = _by_clocks(common_K, held_K, clocks)
     elif held_K is not None and is_held_when_high(changes, held_K):
-        found = _Levels(*_slow(common_K, changes, held_K), clocks, LEAST_TOLD)
+        found = _Levels(_slow(common_K, changes, held_K), clocks, LEAST_TOLD)
     else:
-        found = _Levels(*_slow(common_K, changes, None), None)
-        if found.is_slow_K.mean() > MAX_SLOW_SHARE or not found.is_slow_K.any():
-            found = _waves(common_K, changes)
+        found = _waves(common_K, changes) or _rare(common_K, changes)
     if found is None or not found.is_slow_K.any():
         return None
     begins, lengths = _stretches(found.is_slow_K)
     is_told = found.clocks is not None
     is_again = len(begins) + int(found.is_slow_K[0]) >= (MIN_TIMES_SEEN if is_told else MIN_TIMES)
-    return found if is_again and begins and lengths else None
+    return found if is_again and begins and lengths and _goes_on(found.is_slow_K) else None
+
+
+def _goes_on(is_slow_K: Bools) -> bool:
+    """Whether the last stretch, slow or quick, may be one more of its kind."""
+    edges = [0, *(int(at) + 1 for at in np.flatnonzero(np.diff(is_slow_K.astype(np.int8)))), is_slow_K.size]
+    lengths = [end - begin for begin, end in itertools.pairwise(edges)]
+    return may_go_on(lengths[-1], lengths[-3:0:-2])
+
+
+def _rare(common_K: Floats, changes: tuple[Change, ...]) -> _Levels | None:
+    """Levels above the usual one, however unlike each other."""
+    found = _Levels(_slow(common_K, changes, None), None)
+    return found if found.is_slow_K.mean() <= MAX_SLOW_SHARE else None
 
 
 def _waves(common_K: Floats, changes: tuple[Change, ...]) -> _Levels | None:
@@ -159,7 +173,7 @@ def _waves(common_K: Floats, changes: tuple[Change, ...]) -> _Levels | None:
     is_slow_K = is_high(changes, common_K.size)
     if not comes_and_goes(changes, common_K.size) or is_slow_K.mean() > MAX_WAVE_SHARE:
         return None
-    return _Levels(is_slow_K, median(common_K[~is_slow_K]), None)
+    return _Levels(is_slow_K, None)
 
 
 def _by_clocks(common_K: Floats, held_K: Floats, clocks: Throttled | None) -> _Levels | None:
@@ -174,11 +188,11 @@ def _by_clocks(common_K: Floats, held_K: Floats, clocks: Throttled | None) -> _L
     error_s = float(np.sqrt(slow.var() / slow.size + free.var() / free.size))
     if float(slow.mean() - free.mean()) <= NUM_STANDARD_ERRORS_OF_MEAN * error_s:
         return None
-    return _Levels(is_slow_K, median(free), clocks, LEAST_TOLD)
+    return _Levels(is_slow_K, clocks, LEAST_TOLD)
 
 
-def _slow(common_K: Floats, changes: tuple[Change, ...], held_K: Floats | None) -> tuple[Bools, float]:
-    """(the steps between a change upwards and one back, what the others typically take).
+def _slow(common_K: Floats, changes: tuple[Change, ...], held_K: Floats | None) -> Bools:
+    """The steps between a change upwards and one back.
 
     held_K: what devices tell: then it is known which level is the usual one, however rare it is.
     """
@@ -189,7 +203,7 @@ def _slow(common_K: Floats, changes: tuple[Change, ...], held_K: Floats | None) 
     is_slow_K = np.zeros(common_K.size, dtype=np.bool_)
     for level, (begin, end) in zip(levels, itertools.pairwise(edges), strict=True):
         is_slow_K[begin:end] = level > (1 + LEAST_TOLD) * usual_s
-    return is_slow_K, median(common_K[~is_slow_K]) if not is_slow_K.all() else usual_s
+    return is_slow_K
 
 
 def _stretches(is_slow_K: Bools) -> tuple[list[int], list[int]]:
@@ -208,5 +222,8 @@ def _period(steps: Ints, is_slow_K: Bools) -> float | None:
     distances = np.concatenate((np.diff(begins), np.diff(ends))).astype(np.float64)
     if distances.size < MIN_DISTANCES:
         return None
-    mean = float(distances.mean())
-    return mean if float(np.abs(distances - mean).max()) <= REGULAR * mean else None
+    period = median(distances)
+    times = np.maximum(np.round(distances / period), 1)  # a stretch between may not have been seen
+    fits = np.abs(distances - times * period) <= REGULAR * period
+    is_regular = fits.mean() >= ALL_BUT_STRAYS and (fits & (times == 1)).mean() >= MIN_NEXT
+    return period if is_regular else None

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MIN_TIMES: Final = 3  # that it was high, begun or ended in sight; two may be two events (chosen)
 MIN_TIMES_SEEN: Final = 2  # the same where the device itself tells of it
 ALIKE: Final = 0.25  # of the typical rise: so far apart may rises and falls be of what is one thing (chosen)
+ALL_BUT_STRAYS: Final = (
+    0.9  # of the changes are alike and in turn: of more than ten, noise hides or bends one (chosen)
+)
 MAX_LONGER: Final = (
     3.0  # times the longest stretch before: then the present one is no part of it any more (chosen)
 )
@@ -49,13 +52,21 @@ def comes_and_goes(changes: tuple[Change, ...], num_steps: int, held_K: Floats |
     is_told = held_K is not None and is_held_when_high(changes, held_K)
     if times_high(changes) < (MIN_TIMES_SEEN if is_told else MIN_TIMES):
         return False
-    if any((one.shift > 0) == (other.shift > 0) for one, other in itertools.pairwise(changes)):
+    in_row = sum((one.shift > 0) == (other.shift > 0) for one, other in itertools.pairwise(changes))
+    if in_row > (1 - ALL_BUT_STRAYS) * len(changes):
         return False
     shifts = np.array([abs(change.shift) for change in changes])
-    if not is_told and float(np.abs(shifts - median(shifts)).max()) > ALIKE * median(shifts):
+    apart = np.quantile(np.abs(shifts - median(shifts)), ALL_BUT_STRAYS, method="higher")
+    if not is_told and float(apart) > ALIKE * median(shifts):
         return False
-    lengths = np.diff([change.index for change in changes])
-    return bool(num_steps - changes[-1].index <= MAX_LONGER * lengths.max())
+    lengths = {change.index: later.index - change.index for change, later in itertools.pairwise(changes)}
+    alike = [lengths[change.index] for change in changes[:-1] if change.shift * changes[-1].shift > 0]
+    return may_go_on(num_steps - changes[-1].index, alike or list(lengths.values()))
+
+
+def may_go_on(length: int, lengths: list[int]) -> bool:
+    """Whether the present stretch may be one more of those; else the run has come to rest at its level."""
+    return not lengths or length <= MAX_LONGER * max(lengths)
 
 
 def in_turn(levels: Mapping[int, tuple[Change, ...]], waving: AbstractSet[int]) -> frozenset[int]:
