@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import decide, decided_limits, verified
 from tuiadvisor.session.dialogue import dialogue, first_change
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 SUFFIX = ".tuirec"
+NONE_YET: Final = "none yet"
 BEFORE, AFTER = "before.tuirec", "after.tuirec"  # of a run that has no file
 
 
@@ -54,8 +55,15 @@ class Bottleneck:
     finding: str | None
     ranks: tuple[int, ...]
     next_constraint: str | None
-    decision: str
+    decision: str  # NONE_YET: it ended before one was found
     predicted_step_s: float | None  # once the finding is relieved
+
+    @property
+    def words(self) -> str:
+        """What was found, and what was done about it."""
+        if self.decision == NONE_YET:
+            return f"{self.finding}, not decided" if self.finding else "what limits it was not decided"
+        return f"{self.finding or 'nothing above info'}, decided {self.decision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +173,7 @@ def _bottleneck(material: Material, decision: Decision, mark: str) -> Bottleneck
         finding=dominant,
         ranks=ranks,
         next_constraint=material.verdict.next_constraint,
-        decision=decision.decision,
+        decision=NONE_YET if decision.is_open else decision.decision,
         predicted_step_s=step_s / max(prospect.expected, 1.0) if prospect and step_s is not None else None,
     )
 
@@ -295,7 +303,8 @@ def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:
         return ""
     last = before[-1]
     if last.predicted_step_s is None or material.run.step_s is None or last.step_s is None:
-        return f"The last session ({last.run}) decided {last.decision} and predicted no step time."
+        decided = "came to no decision" if last.decision == NONE_YET else f"decided {last.decision}"
+        return f"The last session ({last.run}) {decided} and predicted no step time."
     foretold = " as predicted" if last.next_constraint == material.verdict.next_constraint else ""
     now = material.case.dominant or "nothing above info"
     return (

@@ -173,7 +173,7 @@ def _intent(session: Session) -> list[str]:
 def _history(session: Session) -> list[str]:
     rows = [
         f"{place}. {plain(entry.run)}: step {UNKNOWN if entry.step_s is None else seconds(entry.step_s)}, "
-        f"{plain(entry.finding or 'nothing above info')}, decided {entry.decision}"
+        f"{plain(entry.words)}"
         for place, entry in enumerate(session.history, 1)
     ]
     return ["## Bottlenecks so far", "", *rows]
