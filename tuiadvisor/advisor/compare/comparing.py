@@ -19,7 +19,14 @@ from tuiadvisor.advisor.compare.load import load_of
 from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.recurring_pauses import narrowed
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
-from tuiadvisor.advisor.compare.verdict_words import more, of_pauses, says_nothing, sentence_of, why_blind
+from tuiadvisor.advisor.compare.verdict_words import (
+    may_be_load,
+    more,
+    of_pauses,
+    says_nothing,
+    sentence_of,
+    why_blind,
+)
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
@@ -158,7 +165,8 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     if verdict != "not comparable":
         cautions += of_pauses(change, every, found)
         if gate is not None and gate.exceeded is None:
-            cautions.append(why_blind(gate, detectable, change, every))
+            by_load = _exceeded(verdict, change, every, gate.limit, detectable) is True
+            cautions.append(may_be_load(gate) if by_load else why_blind(gate, detectable, change, every))
     return Comparison(
         schema=SCHEMA,
         verdict=verdict,

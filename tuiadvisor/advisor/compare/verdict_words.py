@@ -37,7 +37,7 @@ def why_blind(
     gate: Gate, detectable: float | None, change: Change | None = None, every: Change | None = None
 ) -> str:
     """detectable: the least slowdown that these recordings would show."""
-    asked = f"cannot tell whether it is {percent(gate.limit)} slower: "
+    asked = _asked(gate)
     is_seen = detectable is not None and detectable <= gate.limit
     if is_seen or (change is not None and change.high is not None and change.high <= 1 + gate.limit):
         most = ""
@@ -48,6 +48,16 @@ def why_blind(
     # Pauses are the training's own wherever it runs.
     where = "" if change is not None and change is every else ", or on a quiet machine"
     return f"{asked}{unseen} seen in these two recordings; record longer{where}"
+
+
+def may_be_load(gate: Gate) -> str:
+    """It is slower than the limit, and without what the busier machine explains it may not be."""
+    asked = _asked(gate)
+    return f"{asked}it may be what the busier machine explains; measure again on a quiet one, or pass --ignore-load"
+
+
+def _asked(gate: Gate) -> str:
+    return f"cannot tell whether it is {percent(gate.limit)} slower: "
 
 
 def of_pauses(change: Change, every: Change, found: Terms) -> list[str]:
