@@ -84,7 +84,7 @@ def crowd(diagnosis: Diagnosis, queues: RunQueues, outside: Outside) -> Crowd:
     """
     table = diagnosis.table
     last_s = max(float(diagnosis.steady_barrier.span_K.sum()), LEAST_CROWD_S)
-    of_steps_s = min(last_s, table.whole_steps_span_s + LAST_SAMPLE_NS / 1e9)
+    of_steps_s = min(last_s, table.whole_steps_span_s)
     stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
     ends_ns = table.last_end_ns_R[::stride] + LAST_SAMPLE_NS
     until_ns: dict[str, int] = {}
