@@ -922,7 +922,11 @@ CROWDED = dict.fromkeys(range(4), 0.4)  # nobody has a core whenever it wants on
     ("num_steps", "waits", "told"),
     [
         (60, CROWDED, None),  # 1.6 s of steps
-        (100, CROWDED, None),  # 2.5 s: what three seconds of counts tell is partly of what came before the steps
+        (
+            100,
+            CROWDED,
+            None,
+        ),  # 2.5 s: what three seconds of counts tell is partly of what came before the steps
         (180, CROWDED, "crowded_host"),  # which is sure sooner
         (400, CROWDED, "straggler"),  # it stayed the same rank
         (100, QUIET, "straggler"),  # no core was lacking

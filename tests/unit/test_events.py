@@ -714,6 +714,19 @@ def test_while_a_recording_is_read_the_list_says_how_far(tmp_path: Path) -> None
     assert "No event so far; still reading the recording: 50 %." in drawn[1]
 
 
+def test_who_came_late_is_not_told_that_nothing_has_happened() -> None:
+    """A viewer of a daemon's recording saw no beginning of what stands."""
+    recorded = views.replay().view
+    assert recorded is not None
+    late = replace(views.live(recorded), events=())
+    healthy = replace(late, view=replace(recorded, findings=()))
+    said = [
+        " ".join(row.text.strip() for row in EventsPage().lines(each, 100, 24)) for each in (late, healthy)
+    ]
+    assert "had begun before" in said[0]
+    assert "Nothing has happened yet" in said[1]
+
+
 def test_the_line_of_a_replay_marks_where_a_finding_began(tmp_path: Path) -> None:
     """Of seven hours the mark stood at their end, where the last view's steps begin, hours behind its onset."""
     path = tmp_path / "run.tuirec"

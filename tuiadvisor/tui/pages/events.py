@@ -170,6 +170,9 @@ class EventsPage(Page):
             return f"no event has “{self.filter}”: press / and change it, esc clears it"
         if state.replay is not None and state.replay.share_read < 1:
             return f"No event so far; {text_of.share_read(state.replay.share_read)}."
+        stands = state.view is not None and any(found.severity != "info" for found in state.view.findings)
+        if stands and state.replay is None:  # a recording is read from its beginning
+            return "Nothing has happened since this screen came: what page 1 shows had begun before."
         return "Nothing has happened yet: no finding began, no pause, no stall and no capture was seen."
 
 
