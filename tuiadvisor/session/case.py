@@ -60,7 +60,9 @@ class Case:
     result_as_good_now: bool = False
     paid_anyway: bool = False  # nobody else can use the devices that a smaller size would free
     why_undecided: str = ""  # although there were steps enough
-    on_device_clock: bool = False  # whose times all figures are
+    on_device_clock: bool = (
+        False  # all figures are by it; so they are where the device is the host's own processor
+    )
     step_slack: float = 0.0  # share by which the mean step may be shorter than it was seen
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
     wanted: Wanted | None = None  # a size that was asked for and not measured

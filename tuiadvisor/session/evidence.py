@@ -57,7 +57,9 @@ class Facts:
     unknown: tuple[tuple[str, str], ...]
     past: tuple[PastFinding, ...] = ()  # over by the end
     model: tuple[str, int] | None = None  # its class and parameters as the probe saw them in its lowest rank
-    on_device_clock: bool = False  # whose times all figures are
+    on_device_clock: bool = (
+        False  # all figures are by it; so they are where the device is the host's own processor
+    )
     gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
     num_collectives: int | None = None  # of a step and rank
     backend: str | None = None
@@ -144,7 +146,7 @@ def facts(
         confidence=confidence(view),
         enough=view.window.enough,
         why_undecided=view.window.why_undecided,
-        on_device_clock=view.clock == "device",
+        on_device_clock=view.clock == "device" or view.run.device == "cpu",
         unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
         past=view.past,
         gradient_bytes=gradient_bytes,
