@@ -44,7 +44,7 @@ MIN_LONGER: Final = 0.1  # Greyhound: act only on a verified shift of the mean o
 LEAST_TOLD: Final = MIN_LONGER / 2  # where devices themselves tell of it
 MAX_SLOW_SHARE: Final = 0.5  # of the steps: of more the slow level is the usual one
 MAX_WAVE_SHARE: Final = (
-    0.8  # where two levels come back as they were: a quick one this rare is the exception (chosen)
+    0.9  # where two levels come back as they were: a quick one this rare is the exception (chosen)
 )
 MIN_COMMON: Final = (
     0.8  # TraceML: name a cause only when it covers 80 %; here, ranks of so many share so much of the growth
