@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.what_if import Gain
 
 UNSEEN: Final = "since the first step compared"
-LEAST_WAITS: Final = 0.2  # of the growth: of five ranks that wait for one, four fifths of the time is waiting
+LEAST_WAITS: Final = 0.2  # of the growth is waiting where as many as four of five ranks are late (chosen)
 
 
 def since_before(facts: Facts, gain: Gain | None) -> str:
@@ -25,9 +25,8 @@ def since_before(facts: Facts, gain: Gain | None) -> str:
     if shift is None or gain is None or shift.is_gradual or shift.before_s <= 0:
         return UNSEEN
     grown_s = shift.after_s - shift.before_s
-    is_waiting = (
-        shift.waits is None or shift.waits >= LEAST_WAITS
-    )  # where it is seen how the steps' time grew
+    # None on devices, where phases do not say how a step grew.
+    is_waiting = shift.waits is None or shift.waits >= LEAST_WAITS
     if not is_waiting or abs(grown_s - gain.loss_s) > ALIKE * gain.loss_s:
         return UNSEEN
     longer = share(grown_s / shift.before_s)
