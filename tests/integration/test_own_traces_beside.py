@@ -37,7 +37,7 @@ def step():
     optimizer.zero_grad()
     model(torch.ones(8, 64)).sum().backward()
     optimizer.step()
-    time.sleep(0.01 + 0.02 * rank)
+    time.sleep(0.02 + 0.08 * rank)
 
 watched = torch.zeros(1)
 while not watched.item():
@@ -82,8 +82,9 @@ def test_the_trainings_own_traces_find_their_steps(tmp_path: Path) -> None:
     assert 4 <= traced["last_step"] - traced["first_step"] + 1 <= 6
     assert "operators" == traced["device"]["unit"]
     assert "gloo:all_reduce" in {one["name"] for one in traced["device"]["kernels"]}
-    late = next(one for one in traced["device"]["ranks"] if one["rank"] == 1)
-    assert late["host"] > late["communication"]
+    # What the exchange itself takes is the machine's; which of the two ranks sleeps longer is not.
+    host = {one["rank"]: one["host"] for one in traced["device"]["ranks"]}
+    assert host[1] > host[0]
     out = tmp_path / "out.tuirec"
     beside = [*ours, "import", "kineto", str(traces), "--beside", str(run), "-o", str(out)]
     assert (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +84,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         known = there.environments[pid]
         return known if known is None else {name: known[name] for name in names if name in known}
 
+    monkeypatch.setattr(os, "geteuid", lambda: 500)  # neither root nor whose processes these are
     monkeypatch.setattr(procfs, "snapshot", lambda: dict(there.stats))
     monkeypatch.setattr(procfs, "environment", environment)
     monkeypatch.setattr(procfs, "arguments", lambda pid: there.arguments.get(pid, []))
@@ -513,6 +515,17 @@ def test_launcher_of_another_user_is_not_waited_for(machine: Machine) -> None:
     with pytest.raises(TuiadvisorError, match="--pid 100: it belongs to another user") as caught:
         find_ranks([100])
     assert not isinstance(caught.value, NoRanksError)
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_what_the_system_lets_nobody_read_is_not_called_another_users(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    """Root in a container without the capability, or a process that has more rights than its user."""
+    machine.add(60, 1, TRAIN, readable=False)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(TuiadvisorError, match="--pid 60: the system lets nobody here read it"):
+        find_ranks([60])
 
 
 def test_launcher_without_ranks_can_be_waited_for(machine: Machine) -> None:

@@ -77,16 +77,19 @@ def feed(
         (None, None, {}, "finding ranks"),
         (None, None, {"connected": False}, "finding ranks"),  # the hub has not answered yet
         (views.straggler(), None, {"connected": False}, "hub lost"),
-        (None, None, {"ended": True}, "hub lost"),
+        (None, None, {"ended": True}, "recording ended"),
+        (views.straggler(), None, {"ended": True, "connected": False}, "recording ended"),
         (None, "it was killed", {}, "agent lost: it was killed"),
         (views.straggler(), None, {}, "live"),
-        (replace(views.straggler(), ended=True), None, {}, "ended"),
+        (replace(views.straggler(), ended="done"), None, {}, "ended"),
+        (replace(views.straggler(), ended="done"), None, {"connected": False}, "ended"),
+        (replace(views.straggler(), ended="done"), None, {"ended": True, "connected": False}, "ended"),
     ],
 )
 def test_a_session_says_where_it_stands(
     view: RunView | None, error: str | None, status: dict[str, Any], phase: str
 ) -> None:
-    """A hub that is gone before an agent that is, that before what the ranks do."""
+    """A run that is over stays over; else a hub that is gone before an agent that is, that before what ranks do."""
     made, _ = feed(view, error, **status)
     assert (phase, None) == made._phase()
 
@@ -119,11 +122,16 @@ def test_what_is_heard_no_more_is_not_live(lost: str) -> None:
 def test_leaving_a_lost_hub_tells_where_its_recording_ends(capsys: pytest.CaptureFixture[str]) -> None:
     """Else the file seems to hold all of the run; of one that goes on, or is over, nothing is to be told."""
     view = views.straggler()
-    for phase, ended, told in (("hub lost", False, True), ("hub lost", True, False), ("live", False, False)):
+    for phase, ended, why in (
+        ("hub lost", "", "the hub was lost"),
+        ("recording ended", "", "recording was ended"),
+        ("ended", "done", ""),
+        ("live", "", ""),
+    ):
         state = FeedState(replace(view, ended=ended), "live", phase, "", None, None, 1, "")
         say_goodbye(state, "run.tuirec")
         said = capsys.readouterr().out
-        assert told == (f"it ends at step {view.last_step:,}, where the hub was lost" in said), phase
+        assert bool(why) == (f"it ends at step {view.last_step:,}, where {why}; the training" in said), phase
         assert "look again with: tuiadvisor replay run.tuirec" in said
 
 

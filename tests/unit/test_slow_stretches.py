@@ -52,6 +52,27 @@ def test_what_comes_irregularly_is_a_remark() -> None:
     assert "at irregular distances" in found.message
 
 
+def test_a_wait_for_batches_that_comes_and_goes_is_told_once_with_what_to_look_at() -> None:
+    """As what is known best of it: that it comes and goes."""
+    view = final_view(Job(num_steps=450, faults=stretches(REGULAR, "data", 12 * MS)))
+    assert not any(each.id == "input_bound" for each in view.findings)
+    found = told(view)
+    assert found is not None
+    assert "warning" == found.severity
+    assert "mostly waiting for their next batch" in found.message
+    assert "shard" in found.actions[0].text
+
+
+def test_a_wait_for_batches_that_limits_the_input_at_all_times_is_told_as_that() -> None:
+    """And when it is longer; not once more as stretches."""
+    steady = Fault("data", None, 15 * MS)
+    view = final_view(Job(num_steps=450, faults=(steady, *stretches(REGULAR, "data", 12 * MS))))
+    assert told(view) is None
+    found = next(each for each in view.findings if each.id == "input_bound")
+    assert found.severity in {"warning", "critical"}
+    assert "next batch, longer for about 20 steps every 100 steps" in found.message
+
+
 def waving(slow: int, period: int = 100, num_steps: int = 450) -> RunView:
     """So many steps of each period take longer on all ranks; the first and the last period may be cut."""
     faults = tuple(

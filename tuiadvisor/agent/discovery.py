@@ -7,6 +7,7 @@ loader worker, no multiprocessing helper. A rank whose number cannot be seen fro
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -313,6 +314,13 @@ class RankFinder:
         if found is None or not found.is_alive:
             raise TuiadvisorError(f"--pid {pid}: no such process; leave --pid out to list the trainings here")
         if procfs.read(pid, "environ") is None:
+            if os.geteuid() in {
+                0,
+                procfs.owner(pid),
+            }:  # root in a container, say, or a process with more rights
+                raise TuiadvisorError(
+                    f"--pid {pid}: the system lets nobody here read it (CAP_SYS_PTRACE); see: tuiadvisor doctor"
+                )
             raise TuiadvisorError(f"--pid {pid}: it belongs to another user; run as that user or as root")
         if self._scanner.is_launcher(pid):
             self._add_launcher(pid)

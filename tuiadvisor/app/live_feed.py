@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 BURST_MS: Final = 3000
 HUB_LOST: Final = "hub lost"
 AGENT_LOST: Final = "agent lost"
+RECORDING_ENDED: Final = "recording ended"  # by whoever made it: nothing was lost, the run may go on
 ASIDE: Final = ("past", "stretch", "paused")  # phases in which the picture is not the run's newest
 ANSWER_S: Final = 60.0  # chosen: what came of a command was read by then; L and the terminal keep it
 READ_AFTER_S: Final = 4.0  # an announcement stays so much longer than what it announces
@@ -94,7 +95,7 @@ class LiveFeed(Feed):
 
     def _shown(self) -> RunView | None:
         """With nothing heard any more no rank is said to be live."""
-        if self.view is None or not self._phase()[0].startswith((HUB_LOST, AGENT_LOST)):
+        if self.view is None or not self._phase()[0].startswith((HUB_LOST, AGENT_LOST, RECORDING_ENDED)):
             return self.view
         if self._last_heard is None or self._last_heard[0] is not self.view:
             self._last_heard = (self.view, unheard(self.view))
@@ -102,8 +103,9 @@ class LiveFeed(Feed):
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         status = self.source.status
-        if status.ended or (self.view is not None and not status.connected):
-            return HUB_LOST, None
+        is_over = self.view is not None and bool(self.view.ended)  # nobody has more to say of it
+        if not is_over and (status.ended or (self.view is not None and not status.connected)):
+            return (RECORDING_ENDED if status.ended else HUB_LOST), None
         error = self._agent_error()
         if error is not None:
             return f"{AGENT_LOST}: {error}", None

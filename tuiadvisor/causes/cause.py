@@ -106,6 +106,9 @@ class Cause:
     # Of a finding that is a remark: what of it was not seen, so that the run is not told to stay as it is.
     leaves_open: Callable[[Finding, Rule], str] = all_seen
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
+    # Ids of rules that tell of the same seconds where they name the same phase: only the more severe of the two is
+    # kept, of equally severe ones theirs.
+    told_by: tuple[str, ...] = ()
     in_stage_waits: bool = False  # its loss is a part of what ranks of pipelines wait for each other
     names_ranks: bool = False  # a comparison says whose it is
     needs_device: bool = True  # where ranks compute on devices, a host's clock alone says nothing of it

@@ -9,6 +9,7 @@ import numpy as np
 
 from tuiadvisor.causes import loader_stages, reader_words
 from tuiadvisor.causes.cause import Cause, Loss, rank_words, share_of
+from tuiadvisor.causes.slow_stretches import when_words
 from tuiadvisor.causes.whole_job import everybody
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.readers import Doing, Readers
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.metrics.steps.loader_stage import Stage
+    from tuiadvisor.metrics.window.slow_stretches import SlowStretches
     from tuiadvisor.views.run_view import Finding, RunView
 
 
@@ -48,6 +50,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "data_wait_share": data.share if data else None,
         "data_wait_share_low": data.share_low if data else None,
         "data_wait_loss_s": data.gain.loss_s if data else None,
+        "data_stretches_words": _stretches_words(diagnosis.slow_stretches, data.gain) if data else "",
         "data_turns_words": TURNS if data and _is_in_turns(data.share, data.gain) else "",
         "data_wait_since": diagnosis.input_since,
     }
@@ -84,6 +87,14 @@ def _waiters(diagnosis: Diagnosis, facts: Facts) -> Values:
     which = "one" if len(few) == 1 else "ones"
     each = rank_words(few) if len(few) == 1 else f"each of {rank_words(few)}"
     return {"data_waiters": f"{each}, the only {which} seen with a loader,", "data_waiters_are_few": 1}
+
+
+def _stretches_words(found: SlowStretches | None, of_all: Gain) -> str:
+    """When it comes and goes: ', most of it for about 20 steps every 100 steps'."""
+    if found is None or found.phase != "data_wait":
+        return ""
+    how = "most of it" if found.gain.loss_s >= of_all.loss_s / 2 else "longer"
+    return f", {how} for about {found.num_steps} steps {when_words(found.period_steps)}"
 
 
 def _is_in_turns(share: float, found: Gain) -> bool:
@@ -158,6 +169,7 @@ job data_wait_share share of the step that even the quarter of ranks that waits 
 job data_wait_share_low share lower end of the interval of data_wait_share
 job data_wait_loss_s s a step, gone if no rank waited for data
 job data_turns_words text that a step loses more than a rank waits, as ranks wait in turns; else empty
+job data_stretches_words text ", most of it for about 20 steps every 100 steps"; empty where it does not come and go
 job data_waiters text who waits for data: "every rank", or those with a loader where others have none
 job data_waiters_are_few flag 1 if only some of the ranks were seen with a loader
 job workers_wanted count worker processes a rank with which its loader would keep up

@@ -30,15 +30,26 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
         "stretches_longer": found.longer_share if found else None,
         "stretches_since": found.first_step if found else None,
         "stretches_regular": int(period is not None),
-        "stretches_words": f"every {period:.0f} steps" if period is not None else "at irregular distances",
+        "stretches_words": when_words(period),
         "stretches_unexplained": int(
             found is not None and not is_more_work(found.work_growth, found.longer_share)
         ),
         "stretches_held": int(found is not None and found.held is not None),
         "stretches_held_words": "" if found is None or found.held is None else _held_words(found.held),
         "stretches_phase": phase,
-        "stretches_phase_words": "" if phase is None else f", mostly {PHASE_WORDS.get(phase, f'in {phase}')}",
+        "stretches_phase_words": "" if phase is None else f", mostly {_phase_words(phase)}",
+        "stretches_in_data_wait": int(phase == "data_wait"),
     }
+
+
+def _phase_words(phase: str) -> str:
+    """Of all ranks: waiting for their next batch."""
+    return PHASE_WORDS.get(phase, f"in {phase}").replace(" its ", " their ")
+
+
+def when_words(period_steps: float | None) -> str:
+    """How they come: every 100 steps."""
+    return "at irregular distances" if period_steps is None else f"every {period_steps:.0f} steps"
 
 
 def _held_words(held: Throttled) -> str:
@@ -68,9 +79,11 @@ job stretches_held flag 1 if devices hold their clocks back in just these steps,
 job stretches_held_words text ", while their devices run at 1404 MHz against 1755 (thermal (hardware))"; else empty
 job stretches_unexplained flag 1 if more tokens or samples do not explain the longer steps
 job stretches_phase text phase that grows most in them; unknown where no phase holds most of it
+job stretches_in_data_wait flag 1 if the wait for the next batch grows most in them
 job stretches_phase_words text ", mostly in backward"; empty where that is not known
 """,
     measure_job=measure_job,
     gain=gain,
     phase_metric="stretches_phase",
+    told_by=("input_bound",),
 )

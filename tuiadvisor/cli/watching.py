@@ -13,7 +13,7 @@ from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.feed import READ_S
-from tuiadvisor.app.live_feed import ASIDE, HUB_LOST, LiveFeed
+from tuiadvisor.app.live_feed import ASIDE, HUB_LOST, RECORDING_ENDED, LiveFeed
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.options.outlets import follow, outlets_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 ROOM: Final = (
     1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
 )
+WHY_IT_ENDS: Final = {HUB_LOST: "the hub was lost", RECORDING_ENDED: "recording was ended"}
 RUN_SHOWN_S: Final = 5.0  # chosen: a view of the largest jobs takes seconds
 FINAL_SETTLE_S: Final = (
     6.0  # chosen: until the attach and the steps just after it weigh little in what is not seen
@@ -212,9 +213,10 @@ def say_goodbye(state: FeedState | None, output: str | None, *, with_verdict: bo
         print(view.decided.sentence)
     if output:
         ends = ""
-        if state is not None and state.phase == HUB_LOST and not (view is not None and view.ended):
+        why = WHY_IT_ENDS.get("" if state is None else state.phase)
+        if why is not None and not (view is not None and view.ended):
             at = "" if view is None or view.last_step is None else f" at step {view.last_step:,}"
-            ends = f" (it ends{at}, where the hub was lost; the training goes on unrecorded)"
+            ends = f" (it ends{at}, where {why}; the training goes on unrecorded)"
         print(
             f"recorded in {one_line(output)}{ends}; look again with: tuiadvisor replay {shell_word(output)}"
         )

@@ -133,18 +133,45 @@ def find(
         for subject in subjects
         if subject.scope == rule.scope and (result := _judge(rule, subject, (diagnosis, facts)))
     ]
+    judged = [entry for entry in judged if not _is_told(entry, judged)]
     job["num_findings_above_info"] = sum(entry.finding.severity != "info" for entry in judged)
     last = Measured("job", job)
     judged.extend(result for rule in rules if rule.final and (result := _judge(rule, last)) is not None)
     judged.sort(
         key=lambda entry: (
-            SEVERITY_ORDER[entry.finding.severity],
+            _rank(entry),
             -(entry.finding.loss_s_per_step or 0.0),
             entry.rule.id,
             entry.finding.ranks,
         )
     )
     return judged, job
+
+
+def _is_told(entry: Judged, judged: list[Judged]) -> bool:
+    """Whether another finding tells of the same seconds, in the same phase, and is the one to keep."""
+    return any(
+        other.finding.phase == entry.finding.phase
+        and _holds_most(other.gain, entry.gain)
+        and (
+            (_may_be_told_by(entry, other) and _rank(other) <= _rank(entry))
+            or (_may_be_told_by(other, entry) and _rank(other) < _rank(entry))
+        )
+        for other in judged
+    )
+
+
+def _may_be_told_by(entry: Judged, other: Judged) -> bool:
+    cause = cause_of(entry.rule.id)
+    return cause is not None and other.rule.id in cause.told_by
+
+
+def _rank(entry: Judged) -> int:
+    return SEVERITY_ORDER[entry.finding.severity]
+
+
+def _holds_most(one: Gain | None, other: Gain | None) -> bool:
+    return one is not None and other is not None and one.loss_s >= other.loss_s / 2
 
 
 def find_standstill(subject: Measured, rules: tuple[Rule, ...]) -> list[Judged]:

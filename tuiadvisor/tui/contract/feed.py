@@ -176,7 +176,9 @@ class FeedState:
 
     view: RunView | None
     mode: Mode
-    phase: str  # "finding ranks", "attaching 2/4", "live", "paused", "ended", "hub lost", ...
+    phase: (
+        str  # "finding ranks", "attaching 2/4", "live", "paused", "ended", "recording ended", "hub lost", ...
+    )
     message: str
     progress: tuple[int, int] | None  # (done, all)
     replay: ReplayState | None

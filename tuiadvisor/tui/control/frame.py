@@ -74,7 +74,11 @@ def badge(state: FeedState) -> Span:
         return makes_none
     if state.phase == "ended" or (state.view is not None and state.view.ended):
         return " ■ ENDED ", "badge"
-    fixed = {"live": (" ● LIVE ", "badge:live"), "paused": (" ║ PAUSED ", "badge:paused")}
+    fixed = {
+        "live": (" ● LIVE ", "badge:live"),
+        "paused": (" ║ PAUSED ", "badge:paused"),
+        "recording ended": (" ■ RECORDING ENDED ", "badge"),
+    }
     return fixed.get(state.phase, (f" ◌ {clean(state.phase).upper() or 'STARTING'} ", "badge"))
 
 
@@ -216,6 +220,11 @@ def _of_now(state: FeedState, view: RunView) -> tuple[str, str]:
     if view.ended:
         last = "." if view.last_step is None else ": these are the last figures."
         return f"■ {view.ended}{last}", "accent"
+    if state.phase == "recording ended":
+        return (
+            "■ Whoever recorded this run has stopped; the run may go on. These are the last figures.",
+            "accent",
+        )
     if state.phase not in {"live", "paused", "ended"} and state.replay is None:
         return state.phase, "warn"
     if state.replay is not None and state.replay.paused:
