@@ -9,15 +9,21 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast coverage test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check arm-check clean
 
+# pip compiles what it installs on one core, a third of the whole installation; files that no Python can read are nobody's
+# fault here.
+COMPILE = -$(BIN)/python -m compileall -qq -j 2 $(VENV)/lib
+
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,mcp,otlp,scale,parquet,web,stacks]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[demo,mcp,otlp,scale,parquet,web,stacks]"
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py)
+	$(COMPILE)
 	touch $@
 
 demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
@@ -27,7 +33,7 @@ test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, clus
 	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	unit=$$(mktemp); trap 'kill $$at_once 2> /dev/null; rm -f $$unit $$SKIPS_FILE' EXIT; trap 'exit 130' INT TERM; \
 	echo "unit tests run at the same time; what they print comes when all have ended"; \
-	$(BIN)/python tests/yielding.py $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15 \
+	$(BIN)/python tests/yielding.py $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 15 \
 		tests/unit tests/snapshot -m "$(KINDS)" > $$unit 2>&1 & \
 	at_once=$$!; \
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 tests/integration \

@@ -80,6 +80,15 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+POLICY = os.sched_getscheduler(0)  # under which the suite was started
+
+
+def pytest_runtest_teardown() -> None:
+    """A hub or an agent that a test ran in its own process has made way for good; the next test has not."""
+    if os.sched_getscheduler(0) != POLICY:
+        os.sched_setscheduler(0, POLICY, os.sched_param(0))
+
+
 MAX_NAME = 120  # characters: some tests are given megabytes, and workers send each other their names
 
 
