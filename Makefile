@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # pip compiles what it installs on one core, a third of the whole installation; files that no Python can read are nobody's
 # fault here.
-COMPILE = -$(BIN)/python -m compileall -qq -j 2 $(VENV)/lib
+COMPILE = $(BIN)/python -m compileall -qq -j 2 $(VENV)/lib || true
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
