@@ -73,6 +73,17 @@ def test_a_wait_for_batches_that_limits_the_input_at_all_times_is_told_as_that()
     assert "next batch, longer for about 20 steps every 100 steps" in found.message
 
 
+@pytest.mark.parametrize(("base_s", "is_bound"), [(0.8 * MS, False), (6 * MS, True)])
+def test_an_exchange_that_comes_and_goes_is_told_once(base_s: float, is_bound: bool) -> None:
+    """Beside one that is long at all times too: most of that is not in the stretches."""
+    view = final_view(Job(num_steps=450, transfer_s=base_s, faults=stretches(REGULAR, "comm", LONGER_S)))
+    bound = next((each for each in view.findings if each.id == "communication_bound"), None)
+    assert told(view) is not None
+    assert is_bound == (bound is not None)
+    if bound is not None:
+        assert "not hidden by compute, longer for about 20 steps every 100 steps" in bound.message
+
+
 def waving(slow: int, period: int = 100, num_steps: int = 450) -> RunView:
     """So many steps of each period take longer on all ranks; the first and the last period may be cut."""
     faults = tuple(

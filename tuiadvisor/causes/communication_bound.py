@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import Cause, Loss, rank_words
+from tuiadvisor.causes.slow_stretches import words_within
 from tuiadvisor.metrics.communication.bucket_timeline import WORTH
 from tuiadvisor.metrics.lateness.job_losses import hideable_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
@@ -71,6 +72,9 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "transfer_share_low": transfer.share_low if transfer else None,
         "transfer_s": transfer.gain.loss_s if transfer else None,
         "transfer_since": diagnosis.transfer_since,
+        "transfer_stretches_words": (
+            words_within(diagnosis.slow_stretches, "comm_exposed", transfer.gain) if transfer else ""
+        ),
         "overlap": 1 - min(exposed / total, 1.0) if total and exposed is not None else None,
         **_hidden_by_compute(diagnosis),
         **_held_back(diagnosis),
@@ -159,6 +163,7 @@ job transfer_share share of the step in exposed communication after the last ran
 job transfer_share_low share lower end of the interval of transfer_share
 job transfer_s s a step, exposed communication after the last rank arrived
 job transfer_since steps job step since which the transfer has its level
+job transfer_stretches_words text ", most of it for about 20 steps every 100 steps"; empty where it does not come and go
 job overlap share of communication that compute hides
 job hideable_s s a step of the exposed communication that forward and backward could hide at most
 job hide_words text what that means for the communication; empty where all of it could be hidden, or it is not known

@@ -9,7 +9,7 @@ import numpy as np
 
 from tuiadvisor.causes import loader_stages, reader_words
 from tuiadvisor.causes.cause import Cause, Loss, rank_words, share_of
-from tuiadvisor.causes.slow_stretches import when_words
+from tuiadvisor.causes.slow_stretches import words_within
 from tuiadvisor.causes.whole_job import everybody
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.readers import Doing, Readers
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.metrics.steps.loader_stage import Stage
-    from tuiadvisor.metrics.window.slow_stretches import SlowStretches
     from tuiadvisor.views.run_view import Finding, RunView
 
 
@@ -50,7 +49,9 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "data_wait_share": data.share if data else None,
         "data_wait_share_low": data.share_low if data else None,
         "data_wait_loss_s": data.gain.loss_s if data else None,
-        "data_stretches_words": _stretches_words(diagnosis.slow_stretches, data.gain) if data else "",
+        "data_stretches_words": words_within(diagnosis.slow_stretches, "data_wait", data.gain)
+        if data
+        else "",
         "data_turns_words": TURNS if data and _is_in_turns(data.share, data.gain) else "",
         "data_wait_since": diagnosis.input_since,
     }
@@ -87,14 +88,6 @@ def _waiters(diagnosis: Diagnosis, facts: Facts) -> Values:
     which = "one" if len(few) == 1 else "ones"
     each = rank_words(few) if len(few) == 1 else f"each of {rank_words(few)}"
     return {"data_waiters": f"{each}, the only {which} seen with a loader,", "data_waiters_are_few": 1}
-
-
-def _stretches_words(found: SlowStretches | None, of_all: Gain) -> str:
-    """When it comes and goes: ', most of it for about 20 steps every 100 steps'."""
-    if found is None or found.phase != "data_wait":
-        return ""
-    how = "most of it" if found.gain.loss_s >= of_all.loss_s / 2 else "longer"
-    return f", {how} for about {found.num_steps} steps {when_words(found.period_steps)}"
 
 
 def _is_in_turns(share: float, found: Gain) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.metrics.steps.held_steps import Throttled
+    from tuiadvisor.metrics.window.slow_stretches import SlowStretches
 
 
 def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
@@ -30,7 +31,7 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
         "stretches_longer": found.longer_share if found else None,
         "stretches_since": found.first_step if found else None,
         "stretches_regular": int(period is not None),
-        "stretches_words": when_words(period),
+        "stretches_words": _when_words(period),
         "stretches_unexplained": int(
             found is not None and not is_more_work(found.work_growth, found.longer_share)
         ),
@@ -47,7 +48,15 @@ def _phase_words(phase: str) -> str:
     return PHASE_WORDS.get(phase, f"in {phase}").replace(" its ", " their ")
 
 
-def when_words(period_steps: float | None) -> str:
+def words_within(found: SlowStretches | None, phase: str, of_all: Gain) -> str:
+    """When a loss in a phase comes and goes: ', most of it for about 20 steps every 100 steps'; else empty."""
+    if found is None or found.phase != phase:
+        return ""
+    how = "most of it" if found.gain.loss_s >= of_all.loss_s / 2 else "longer"
+    return f", {how} for about {found.num_steps} steps {_when_words(found.period_steps)}"
+
+
+def _when_words(period_steps: float | None) -> str:
     """How they come: every 100 steps."""
     return "at irregular distances" if period_steps is None else f"every {period_steps:.0f} steps"
 
@@ -85,5 +94,5 @@ job stretches_phase_words text ", mostly in backward"; empty where that is not k
     measure_job=measure_job,
     gain=gain,
     phase_metric="stretches_phase",
-    told_by=("input_bound",),
+    told_by=("input_bound", "communication_bound"),
 )
