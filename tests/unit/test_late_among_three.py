@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
-from tuiadvisor.metrics.window.regime import WHOLE, deviations
+from tuiadvisor.metrics.window.rank_changes import deviations
+from tuiadvisor.metrics.window.regime import WHOLE
 
 STEP_S, NUM_STEPS = 0.2, 240
 

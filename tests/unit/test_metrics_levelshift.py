@@ -7,7 +7,8 @@ from synthetic_run import MS, Fault, Job, folded, frames
 
 from tuiadvisor.metrics.series.change_points import Change
 from tuiadvisor.metrics.steps.barrier import find_barrier
-from tuiadvisor.metrics.window.regime import LevelShift, Regime, level_shift
+from tuiadvisor.metrics.window.level_shift import LevelShift, level_shift
+from tuiadvisor.metrics.window.regime import Regime
 
 ALL = (0, 1, 2, 3)
 NUM_STEPS, SINCE = 300, 150

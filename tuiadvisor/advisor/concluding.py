@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.metrics.window.regime import LevelShift
+    from tuiadvisor.metrics.window.level_shift import LevelShift
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Verdict
     from tuiadvisor.views.stall import NoStep, Stall

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.memory_growth import Creep
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
-    from tuiadvisor.metrics.window.regime import LevelShift
+    from tuiadvisor.metrics.window.level_shift import LevelShift
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.devices import RankDevice

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
-    from tuiadvisor.metrics.window.regime import LevelShift
+    from tuiadvisor.metrics.window.level_shift import LevelShift
     from tuiadvisor.metrics.window.slow_stretches import SlowStretches
     from tuiadvisor.views.run_view import Finding
     from tuiadvisor_rules.loader import Rule

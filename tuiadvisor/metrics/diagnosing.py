@@ -42,8 +42,9 @@ from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
+from tuiadvisor.metrics.window.level_shift import level_shift
 from tuiadvisor.metrics.window.phase_levels import onset
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, level_shift
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime
 from tuiadvisor.metrics.window.slow_stretches import slow_stretches
 from tuiadvisor.metrics.window.window import find_window
 

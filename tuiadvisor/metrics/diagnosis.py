@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.accounting import PhaseTimes
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.metrics.window.regime import LevelShift
+    from tuiadvisor.metrics.window.level_shift import LevelShift
     from tuiadvisor.metrics.window.slow_stretches import SlowStretches
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.

@@ -12,7 +12,7 @@ import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, median
-from tuiadvisor.metrics.window.regime import MIN_QUIET_GAPS
+from tuiadvisor.metrics.window.rank_changes import MIN_QUIET_GAPS
 
 STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
 MIN_STALLS: Final = 4  # of one rank in the window: fewer are no habit

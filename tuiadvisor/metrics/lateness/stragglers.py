@@ -55,7 +55,8 @@ from tuiadvisor.metrics.steps.arrays import (
     row_mad_sigma,
     row_percentiles,
 )
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, NEW_REGIME_SHARE, Regime, changes_against
+from tuiadvisor.metrics.window.rank_changes import changes_against
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, NEW_REGIME_SHARE, Regime
 
 MIN_EXCESS_SHARE: Final = 0.02  # of the step: less is no rank that is worth a name
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name

@@ -16,7 +16,8 @@ import numpy as np
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, find_changes
 from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drift
 from tuiadvisor.metrics.steps.arrays import median, median_or_none
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, NEW_REGIME_SHARE, ONE_PHASE, LevelShift
+from tuiadvisor.metrics.window.level_shift import LevelShift
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, NEW_REGIME_SHARE, ONE_PHASE
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:

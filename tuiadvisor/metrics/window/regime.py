@@ -7,7 +7,6 @@ twenty steps at a time: a change counts at once only if it is one rank's or one 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from functools import partial
 from math import hypot
@@ -15,22 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes
 from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drift
-from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
 from tuiadvisor.metrics.series.slow_noise import peers_of, slow_noise, without_levels
-from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
-from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.metrics.steps.arrays import Floats, Ints, median, medians
+from tuiadvisor.metrics.window.growth import growth_phase
 from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
+from tuiadvisor.metrics.window.rank_changes import MAX_SEARCHED_RANKS, find_rank_changes
 from tuiadvisor.metrics.window.waves import (
-    comes_and_goes,
-    in_turn,
     is_high,
     job_comes_and_goes,
     rank_comes_and_goes,
     times_high,
 )
-from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,16 +34,11 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.held_steps import HeldSteps
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.metrics.window.phase_levels import PhaseChange
+    from tuiadvisor.metrics.window.rank_changes import RankChanges
 
 MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not looked for
 NEW_REGIME_SHARE: Final = 0.05  # of the cycle: smaller ones date an onset, but begin no new window
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
-SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
-MAX_SEARCHED_RANKS: Final = 32  # those that stand out most: the cost of a view
-MAX_RESTLESS_RANKS: Final = 4  # searched for a change of their mean alone
-MIN_QUIET_GAPS: Final = (
-    3  # bursts that come back after a while: three times as long without one, and they had not begun
-)
 SLOW_SIGMAS: Final = 3.0  # of the difference of two means: less is a level that slow noise makes
 OWN_GROWTH: Final = 0.5  # of a longer step: so much of it the transfer itself must have grown
 
@@ -76,171 +67,7 @@ class Regime:
         return {row: found for row, found in self.rank_changes.items() if row not in self.intermittent_rows}
 
 
-@dataclass(frozen=True, slots=True)
-class LevelShift:
-    """The job's step became longer at some step and stayed so."""
-
-    since_step: int
-    before_s: float
-    after_s: float
-    phase: str | None  # the phase that grew most, on the typical rank
-    cover: float  # share of the growth that it holds
-    num_steps: int  # seen since
-    is_gradual: bool = False  # it grows little by little since `since_step`, and has no level
-    work_growth: float | None = (
-        None  # by what share a step's tokens or samples have grown with it; None: not told
-    )
-    within: int = 0  # steps: so exactly `since_step` is known; 0: to the step
-    waits: float | None = (
-        None  # share of the growth in which ranks wait for others or for the exchange; None: not known
-    )
-
-
 WHOLE: Final = Regime(0, (), {}, frozenset())
-
-
-def deviations(work_RK: Floats) -> Floats:
-    """Each rank's work beyond the ranks' common level, step by step: what slows all together cancels out."""
-    return work_RK - medians(work_RK, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _RankChanges:
-    """Of single ranks, by row: levels in most steps, and means of those that are late now and then."""
-
-    levels: dict[int, tuple[Change, ...]]
-    means: dict[int, tuple[Change, ...]]  # where no level changes
-    intermittent: frozenset[int]
-    num_ranks: int
-    in_turn: frozenset[int] = frozenset()  # of the intermittent ones: known by whom they take over from
-
-    @property
-    def dating(self) -> dict[int, tuple[Change, ...]]:
-        """What dates a rank's lateness, in order."""
-        result = {}
-        for row in sorted(self.levels.keys() | self.means.keys()):
-            means, levels = self.means.get(row, ()), self.levels.get(row, ())
-            # Of one that comes and goes the levels are its bursts.
-            changes = means if row in self.intermittent and means else levels + means
-            result[row] = tuple(sorted(changes, key=lambda change: change.index))
-        return result
-
-
-def _rank_changes(deviation_RK: Floats, min_shift: float, held: HeldSteps) -> _RankChanges:
-    num_ranks, num_steps = deviation_RK.shape
-    if num_ranks < 2:
-        return _RankChanges({}, {}, frozenset(), num_ranks)
-    if num_ranks == 2:  # one is ahead by what the other is behind: one search serves both
-        levels, means, is_intermittent = _series_changes(
-            deviation_RK[1],
-            min_shift,
-            lambda levels: (
-                rank_comes_and_goes(1, levels, num_steps, held)
-                or rank_comes_and_goes(0, _mirrored(levels), num_steps, held)
-            ),
-        )
-        return _RankChanges(
-            {0: _mirrored(levels), 1: levels} if levels else {},
-            {0: _mirrored(means), 1: means} if means else {},
-            frozenset((0, 1)) if is_intermittent or alternates(_mirrored(levels)) else frozenset(),
-            2,
-        )
-    found = {
-        row: _series_changes(deviation_RK[row], min_shift, partial(_returns, held, row, num_steps))
-        for row in _suspects(deviation_RK, min_shift)
-    }
-    levels_of = {row: levels for row, (levels, _, _) in found.items() if levels}
-    intermittent = frozenset(row for row, (_, _, is_intermittent) in found.items() if is_intermittent)
-    waving = {
-        row for row in intermittent & levels_of.keys() if _returns(held, row, num_steps, levels_of[row])
-    }
-    taking_over = in_turn(levels_of, waving) - intermittent
-    means_of = {row: means for row, (_, means, _) in found.items() if means and row not in taking_over}
-    return _RankChanges(levels_of, means_of, intermittent | taking_over, num_ranks, taking_over)
-
-
-def _returns(held: HeldSteps, row: int, num_steps: int, levels: tuple[Change, ...]) -> bool:
-    return rank_comes_and_goes(row, levels, num_steps, held)
-
-
-def changes_against(work_RK: Floats, row: int, peers: Ints, min_shift: float) -> tuple[Change, ...]:
-    """What dates a rank's lateness where others are late too: its work beyond that of ranks that are not.
-
-    As more of them become late the common level moves, and who was late before would seem to recover.
-    """
-    beyond_K = work_RK[row] - medians(work_RK[peers], 0)
-    levels, means, is_intermittent = _series_changes(
-        beyond_K, min_shift, lambda levels: comes_and_goes(levels, beyond_K.size)
-    )
-    changes = means if is_intermittent and means else levels + means
-    return tuple(sorted(changes, key=lambda change: change.index))
-
-
-def _suspects(deviation_RK: Floats, min_shift: float) -> list[int]:
-    """Rows whose series may change: by their score, and a few whose mean does though the score is low.
-
-    Of a rank that is late in every second step most neighbours differ, which looks like noise.
-    """
-    scores, index = split_scores(deviation_RK)
-    order = np.argsort(-scores, kind="stable")[:MAX_SEARCHED_RANKS]
-    chosen = {int(row) for row in order if scores[row] > SCREEN_SCORE}
-    at = index.astype(np.int64)
-    if at.size and at.min() > 0:
-        sums = np.cumsum(deviation_RK, axis=1)
-        before = sums[np.arange(at.size), at - 1]
-        shift = (sums[:, -1] - before) / (deviation_RK.shape[1] - at) - before / at
-        largest = np.argsort(-shift, kind="stable")[:MAX_RESTLESS_RANKS]
-        chosen |= {int(row) for row in largest if shift[row] >= min_shift}
-    return sorted(chosen)
-
-
-def _series_changes(
-    deviation_K: Floats, min_shift: float, returns: Callable[[tuple[Change, ...]], bool]
-) -> tuple[tuple[Change, ...], tuple[Change, ...], bool]:
-    """(changes of level, changes of the mean that are none of level, whether it comes and goes).
-
-    returns: whether levels that last do, as `waves.comes_and_goes`.
-    """
-    levels = find_changes(deviation_K, min_shift)
-    is_intermittent = alternates(levels) or not _hold(levels, deviation_K)
-    if not is_intermittent and returns(levels):
-        # The mean of the steps moves with each of these levels, and says nothing beside.
-        return levels, _first_burst(levels, deviation_K, min_shift), True
-    # Of a rank that is late in a part of its steps no level moves; of one that comes and goes, too many do.
-    edges = [] if is_intermittent else [change.index for change in levels]
-    means = tuple(
-        change
-        for change in find_mean_changes(deviation_K, min_shift)
-        if all(abs(change.index - edge) > MIN_SIDE_STEPS for edge in edges)
-    )
-    if is_intermittent and not means:
-        means = _first_burst(levels, deviation_K, min_shift)
-    return levels, means, is_intermittent
-
-
-def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
-    """Whether most steps from each change to the next keep to its level: at the edge of a short burst they do not."""
-    edges = [0, *(change.index for change in levels), deviation_K.size]
-    medians = [median(deviation_K[at:end]) for at, end in itertools.pairwise(edges)]
-    return all(
-        (before - middle) * (change.before - middle) > 0 and (after - middle) * (change.after - middle) > 0
-        for change, before, after in zip(levels, medians[:-1], medians[1:], strict=True)
-        for middle in [(change.before + change.after) / 2]
-    )
-
-
-def _first_burst(levels: tuple[Change, ...], deviation_K: Floats, min_shift: float) -> tuple[Change, ...]:
-    """The beginning of a series of bursts, if it was quiet before for much longer than between them."""
-    first, later = levels[0], levels[1:]
-    gaps = [up.index - down.index for down, up in itertools.pairwise(later) if down.shift < 0 < up.shift]
-    if first.shift < 0 or not gaps or first.index < MIN_QUIET_GAPS * max(gaps):
-        return ()
-    begun = Change(first.index, first.before, float(deviation_K[first.index :].mean()))
-    return (begun,) if begun.shift >= min_shift else ()
-
-
-def _mirrored(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    return tuple(Change(change.index, -change.before, -change.after) for change in changes)
 
 
 def find_regime(
@@ -263,7 +90,7 @@ def find_regime(
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
     cycle_s = median(cycle_K)
-    found = _rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s, held)
+    found = find_rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s, held)
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
     by_row, intermittent = found.dating, found.intermittent
     starts = _rank_starts(found, cycle_s, cycle_K.size)
@@ -314,7 +141,7 @@ def find_regime(
     )
 
 
-def _times_late(found: _RankChanges, work_RK: Floats, held: HeldSteps) -> dict[int, int]:
+def _times_late(found: RankChanges, work_RK: Floats, held: HeldSteps) -> dict[int, int]:
     """Of rows that are late for a while, again and again, how many times, where their own work is longer then.
 
     Where others become slow together, who does not falls behind them whenever they are well.
@@ -376,7 +203,7 @@ def _is_apart(change: Change, index: int) -> bool:
     return abs(change.index - index) > MIN_SEGMENT_STEPS
 
 
-def _rank_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+def _rank_starts(found: RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
     """Changes of a single rank's level, one that comes and goes left out."""
     return [
         _Start(change, row)
@@ -387,7 +214,7 @@ def _rank_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_S
     ]
 
 
-def _mean_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+def _mean_starts(found: RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
     return [
         _Start(change, row)
         for row, changes in found.means.items()
@@ -449,90 +276,3 @@ def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) ->
         return True
     phase, cover = growth_phase(table, columns, index)
     return phase != "comm_exposed" and cover >= ONE_PHASE
-
-
-def growth_phase(table: StepTable, columns: Ints, index: int) -> tuple[str | None, float]:
-    """(phase that grew most at a change, share of the growth that it holds), on the typical rank."""
-    return grown_phase(
-        table, columns[max(0, index - COMPARED_STEPS) : index], columns[index : index + COMPARED_STEPS]
-    )
-
-
-def grown_phase(table: StepTable, before: Ints, after: Ints) -> tuple[str | None, float]:
-    """(phase that grew most from some columns to others, share of the growth that it holds), on the typical rank."""
-    """The same of these columns against those."""
-    growth: dict[str, float] = {}
-    for name, layer in PHASE_INDEX.items():
-        values = table.phase_s_PRK[layer]
-        old, new = column_median(values[:, before]), column_median(values[:, after])
-        if np.isfinite(old).any() and np.isfinite(new).any():
-            growth[name] = float(np.nanmedian(new) - np.nanmedian(old))
-    phase = max(growth, key=lambda name: (growth[name], -PHASES.index(name)), default=None)
-    grown = sum(max(value, 0.0) for value in growth.values())
-    return phase, max(growth[phase], 0.0) / grown if phase is not None and grown > 0 else 0.0
-
-
-def level_shift(
-    table: StepTable, regime: Regime, columns: Ints, cycle_K: Floats, transfer_K: Floats
-) -> LevelShift | None:
-    """The latest change of the job's step, if it made the step longer and that is still so.
-
-    cycle_K, transfer_K: of these columns; transfer may be NaN, where arrivals are not seen.
-    """
-    gradual = _gradual(table, columns, cycle_K, transfer_K)
-    if gradual is not None:  # its levels are steps of a stair
-        return gradual
-    if not regime.cycle_changes or regime.cycle_changes[-1].shift <= 0:
-        return None
-    if comes_and_goes(regime.cycle_changes, cycle_K.size):  # the latest rise is one of many
-        return None
-    change = regime.cycle_changes[-1]
-    since_K = cycle_K[change.index :]
-    # The way back may be too gradual to be a change of its own.
-    if min(median(since_K), median(since_K[-SETTLED_STEPS:])) < (change.before + change.after) / 2:
-        return None
-    phase, cover = growth_phase(table, columns, change.index)
-    if phase == "comm_exposed" and _waits_for_ranks(transfer_K, change):
-        return None
-    num_steps = int(columns.size) - change.index
-    since = table.step_of(columns[change.index])
-    before = columns[: change.index][-COMPARED_STEPS:]
-    more = work_growth(table, before, columns[change.index :][:COMPARED_STEPS])
-    return LevelShift(since, change.before, change.after, phase, cover, num_steps, work_growth=more)
-
-
-def _gradual(table: StepTable, columns: Ints, cycle_K: Floats, transfer_K: Floats) -> LevelShift | None:
-    """A step that grows little by little: no change dates it."""
-    drift = find_drift(cycle_K) if np.isfinite(cycle_K).all() else None
-    if drift is None or drift.growth_s < NEW_REGIME_SHARE * drift.first_s:
-        return None
-    part = columns.size // NUM_PARTS
-    first, last = columns[:part], columns[-part:]
-    phase, cover = grown_phase(table, first, last)
-    whole = Change(part, drift.first_s, drift.last_s)
-    if phase == "comm_exposed" and _waits_for_ranks(
-        np.concatenate((transfer_K[:part], transfer_K[-part:])), whole
-    ):
-        return None
-    more = work_growth(table, first, last)
-    since = table.step_of(columns[0])
-    return LevelShift(since, drift.first_s, drift.last_s, phase, cover, int(columns.size), True, more)
-
-
-def work_growth(table: StepTable, before: Ints, after: Ints) -> float | None:
-    """By what share a step has more tokens, or samples where these are not told, of the ranks that tell them."""
-    for counts_RK in (table.tokens_RK, table.samples_RK):
-        old, new = counts_RK[:, before], counts_RK[:, after]
-        told_R = np.isfinite(old).all(axis=1) & np.isfinite(new).all(axis=1)
-        if told_R.any() and old[told_R].sum() > 0:
-            return float(new[told_R].mean() / old[told_R].mean()) - 1
-    return None
-
-
-def _waits_for_ranks(transfer_K: Floats, change: Change) -> bool:
-    """The exchange grew because ranks come apart, now one, now another: not alike on all, and not the exchange."""
-    before, after = transfer_K[: change.index][-COMPARED_STEPS:], transfer_K[change.index :][:COMPARED_STEPS]
-    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-    if not before.size or not after.size:
-        return False
-    return float(median(after) - median(before)) < OWN_GROWTH * change.shift

@@ -20,7 +20,8 @@ from tuiadvisor.metrics.series.change_points import (
 )
 from tuiadvisor.metrics.series.what_if import Gain, at_least, gain, least_of_events
 from tuiadvisor.metrics.steps.arrays import median
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, ONE_PHASE, grown_phase, work_growth
+from tuiadvisor.metrics.window.growth import grown_phase, work_growth
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, ONE_PHASE
 from tuiadvisor.metrics.window.waves import (
     ALL_BUT_STRAYS,
     MIN_HELD_MORE,

@@ -16,7 +16,8 @@ from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.steps.held_steps import HeldSteps
 from tuiadvisor.metrics.steps.step_table import cells
 from tuiadvisor.metrics.window.phase_levels import common_changes
-from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, deviations, find_regime
+from tuiadvisor.metrics.window.rank_changes import deviations
+from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, find_regime
 from tuiadvisor.metrics.window.rotating import Wandering, find_wandering
 
 if TYPE_CHECKING:
