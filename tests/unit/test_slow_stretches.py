@@ -73,6 +73,20 @@ def test_a_wait_for_batches_that_limits_the_input_at_all_times_is_told_as_that()
     assert "next batch, longer for about 20 steps every 100 steps" in found.message
 
 
+@pytest.mark.parametrize("kind", ["data", "backward"])
+@pytest.mark.parametrize("length", [12, 25])
+def test_many_slow_steps_on_end_are_no_pause(kind: str, length: int) -> None:
+    """However slow: none stood still, and a pause of a second every hundred steps is not what happened."""
+    faults = tuple(Fault(kind, None, 40 * MS, onset=at, until=at + length) for at in range(60, 600, 120))
+    view = final_view(Job(num_steps=620, faults=faults))
+    assert not any("pause" in each.id or each.id == "periodic_data_wait" for each in view.findings)
+    found = next(each for each in view.findings if each.id in {"slow_stretches", "input_bound"})
+    true_s = 40 * MS * length * len(faults) / 620
+    assert found.loss_s_per_step == pytest.approx(true_s, abs=0.6 * MS)
+    assert found.severity == "critical"
+    assert "120 steps" in found.message
+
+
 @pytest.mark.parametrize(("base_s", "is_bound"), [(0.8 * MS, False), (6 * MS, True)])
 def test_an_exchange_that_comes_and_goes_is_told_once(base_s: float, is_bound: bool) -> None:
     """Beside one that is long at all times too: most of that is not in the stretches."""

@@ -66,12 +66,13 @@ def with_causes(
     if not late:
         return ()
     late_rows = np.array([int(rows[entry.row]) for entry in late])
-    peers = np.setdiff1d(rows, late_rows)
+    calm = np.setdiff1d(rows, late_rows)
     window = columns[regime.start :]
     phases = phases_before_barrier(table)
     hosts = _late_hosts(table, rows, late_rows)
     result = []
     for entry, row in zip(late, late_rows.tolist(), strict=True):
+        peers = calm if calm.size else np.setdiff1d(rows, [row])  # where each is late, in its own steps
         # All steps while it is late most of the time: picking the late ones picks slow noise in every phase.
         hit = window if entry.persistent else window[entry.hit_K]
         if entry.persistent and len(late) <= MAX_DATED:

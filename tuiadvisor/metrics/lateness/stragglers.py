@@ -105,7 +105,7 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
 
 
 def _candidates(
-    deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools
+    work_RK: Floats, deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools
 ) -> tuple[Ints, Bools]:
     """Rows that may be late, and in which steps each row was late.
 
@@ -134,8 +134,13 @@ def _candidates(
     limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
     if typical_R.size == 2:
         sigma = min(sigma, float(_clean_sigma(deviation_RK).max()))
-    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
+    hit_s = max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
+    hit_RK = deviation_RK - reference > hit_s
     often = _late_more_often(hit_RK, peers)
+    if (
+        typical_R.size == 2
+    ):  # where one is always late, the other is late in the steps in which its own work is longer
+        often |= _late_more_often(hit_RK & (work_RK - medians(work_RK, 1)[:, None] > hit_s), peers)
     peers = np.setdiff1d(peers, np.flatnonzero(often))
     is_late_R = (excess_R > limit_R) | often
     is_late_R |= is_sure_R & (excess_R > MIN_EXCESS_SHARE * cycle_s)
@@ -287,7 +292,7 @@ def _dating(
     work_RK: Floats, rows: Ints, peers: Ints, regime: Regime, min_shift: float
 ) -> list[tuple[Change, ...]]:
     """The changes that tell since when each late rank is; of several each is compared with those that are not."""
-    if 2 <= rows.size <= MAX_DATED:
+    if 2 <= rows.size <= MAX_DATED and peers.size:
         return [changes_against(work_RK, int(row), peers, min_shift) for row in rows]
     return [regime.rank_changes.get(int(row), ()) for row in rows]
 
@@ -316,7 +321,7 @@ def find_stragglers(
     deviation_RK, past_RK = beyond_RK[:, regime.start :], beyond_RK[:, : regime.start]
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
     is_sure_R = surely_R > 0
-    rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:], is_sure_R)
+    rows, hit_RK = _candidates(work, deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:], is_sure_R)
     levelled = partial(without_levels, levels=regime.lasting, least_s=NEW_REGIME_SHARE * median(cycle))
     is_beyond_R = beyond_slow_noise(work_RK, rows, regime.start, as_was_RK, levelled=levelled)
     rows = rows[is_beyond_R | is_sure_R[rows]]
@@ -343,7 +348,7 @@ def find_stragglers(
         for row, one in zip(rows.tolist(), gains, strict=True)
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
-    peer_work = median(work[peers])
+    peer_work = median(work[peers]) if peers.size else float(medians(_calm(work), 1).min())
     unlike_past = beyond_past(beyond_RK, rows, regime.start) if regime.start else [None] * rows.size
     dating = _dating(work_RK, rows, peers, regime, MIN_SHIFT_SHARE * median(cycle))
     late = [
@@ -360,7 +365,9 @@ def find_stragglers(
             start=regime.start,
             past_ratio=unlike_past[index],
             surely=float(sure_R[row]),
-            drift=find_drift(work_RK[row] - medians(work_RK[peers], 0)) if rows.size <= MAX_DATED else None,
+            drift=find_drift(work_RK[row] - medians(work_RK[peers], 0))
+            if peers.size and rows.size <= MAX_DATED
+            else None,
         )
         for index, row in enumerate(rows)
     ]
@@ -392,21 +399,43 @@ def _worth_naming(
     return None
 
 
+def _others(work_RK: Floats, rows: Ints, row: int) -> Floats:
+    """What stands for normal beside a late row: the work of those that are not late.
+
+    Where each is, now and then or always, that of all others without what makes them late themselves.
+    """
+    peers = np.setdiff1d(np.arange(work_RK.shape[0]), rows)
+    if peers.size:
+        return np.asarray(work_RK[peers])
+    calm_RK = _calm(work_RK)
+    typical_R = medians(calm_RK, 1)
+    calm_RK -= (typical_R - typical_R.min())[:, None]
+    return np.delete(calm_RK, row, axis=0)
+
+
+def _calm(work_RK: Floats) -> Floats:
+    """Each row's work, with its usual step in place of those that belong to a longer kind of its own."""
+    calm_RK = work_RK.copy()
+    for own_K in calm_RK:
+        middle_s = between_modes(own_K - median(own_K))
+        limit_s = median(own_K) + (middle_s if middle_s is not None else 6 * mad_sigma(own_K))
+        own_K[own_K > limit_s] = median(own_K[own_K <= limit_s])
+    return np.asarray(calm_RK)
+
+
 def _beyond_peers(work_RK: Floats, rows: Ints) -> Floats:
     """Work of the late rows beyond the middle of the others: of three ranks a late one moves the middle of all."""
-    peers = np.setdiff1d(np.arange(work_RK.shape[0]), rows)
-    return np.asarray(work_RK[rows] - medians(work_RK[peers], 0))
+    return np.stack([work_RK[row] - medians(_others(work_RK, rows, int(row)), 0) for row in rows])
 
 
 def _all_cured(work: Floats, rows: Ints, excess_CK: Floats, stall_RK: Bools, is_rare_R: Bools) -> Floats:
     """The work of these rows if none was late: in rare stalls that of the peers, else its own without the excess."""
-    peers = np.setdiff1d(np.arange(work.shape[0]), rows)
-    noise_s = median(row_mad_sigma(work[peers[:MAX_PEERS]]))
-    return np.stack(
-        [
-            np.where(stall_RK[row], medians(work[peers], 0), work[row])
-            if is_rare_R[row]
-            else _cured(work[row], excess_CK[index], work[peers], noise_s)
-            for index, row in enumerate(rows)
-        ]
-    )
+    result = []
+    for index, row in enumerate(rows.tolist()):
+        others = _others(work, rows, row)
+        if is_rare_R[row]:
+            result.append(np.where(stall_RK[row], medians(others, 0), work[row]))
+        else:
+            noise_s = median(row_mad_sigma(others[:MAX_PEERS]))
+            result.append(_cured(work[row], excess_CK[index], others, noise_s))
+    return np.stack(result)

@@ -30,6 +30,8 @@ MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 # Of the steps from the first of them to the last: a pause spoils its step and the next one, so of what comes in more of
 # them too few are left to tell what a steady one takes. It is a part of the step then, or a stretch of longer steps.
 PART_OF_STEP: Final = 0.4
+# So many steps on end are a level of the step: nothing stood still. Fewer are seldom verified as one (measured).
+MIN_LEVEL_STEPS: Final = 12
 MIN_REGULAR: Final = 0.7  # of the distances agree: spikes of noise fall between the pauses
 ROUGH: Final = 0.05  # of the period: by so much distances that agree may differ
 OWN_SHARE: Final = 0.6  # of a long step: so much later than all others arrives the rank whose pause it is
@@ -127,7 +129,8 @@ def _periodic_columns(barrier: Barrier, candidates_K: Bools) -> Bools:
 
 
 def _is_stretch(events: _Events) -> bool:
-    return int((events.stop - events.start).sum()) > PART_OF_STEP * (
+    lengths = events.stop - events.start
+    return float(np.median(lengths)) >= MIN_LEVEL_STEPS or int(lengths.sum()) > PART_OF_STEP * (
         int(events.stop[-1]) - int(events.start[0])
     )
 

@@ -70,7 +70,7 @@ def shared_loss(work_RK: Floats, culprits: Ints, cured_CK: Floats) -> tuple[Floa
     save, and the later one answers alone for what it adds. Parts sum to the loss.
     """
     others = np.setdiff1d(np.arange(work_RK.shape[0]), culprits)
-    floor_K = np.maximum(work_RK[others].max(axis=0), cured_CK.max(axis=0))
+    floor_K = np.maximum(work_RK[others].max(axis=0, initial=-np.inf), cured_CK.max(axis=0))
     loss_K = work_RK.max(axis=0) - floor_K
     late = np.maximum(work_RK[culprits] - floor_K, 0.0)
     order = np.argsort(late, axis=0, kind="stable")

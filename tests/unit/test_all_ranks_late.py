@@ -1,0 +1,62 @@
+"""Where every rank is late in its own steps, nobody is left that stands for normal but their other steps."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import MS, Fault, Job, final_view
+
+from tuiadvisor.views.run_view import Finding, RunView
+
+HEALTHY_S = 18.3 * MS
+
+
+def stragglers(view: RunView) -> dict[tuple[int, ...], Finding]:
+    return {found.ranks: found for found in view.findings if found.id == "straggler"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("often", "phase", "always"),
+    [
+        (Fault("forward", (0,), 40 * MS, every=5), "forward", Fault("backward", (1,), 8 * MS)),
+        (Fault("forward", (0,), 20 * MS, every=3), "forward", Fault("backward", (1,), 5 * MS)),
+        (Fault("forward", (0,), 40 * MS, every=10), "forward", Fault("backward", (1,), 5 * MS)),
+        (Fault("gc", (0,), 40 * MS, chance=0.15), "host", Fault("backward", (1,), 3 * MS)),
+        (Fault("data", (0,), 35 * MS, chance=0.2), "data_wait", Fault("optimizer", (1,), 3 * MS)),
+    ],
+)
+def test_of_two_ranks_one_is_late_now_and_then_and_the_other_always(
+    seed: int, often: Fault, phase: str, always: Fault
+) -> None:
+    """Each is named with its own phase, and without both a step is as of the healthy twin."""
+    view = final_view(Job(num_ranks=2, num_steps=400, seed=seed, faults=(often, always)))
+    found = stragglers(view)
+    assert {(0,), (1,)} == set(found)
+    assert phase == found[0,].phase
+    assert always.kind == found[1,].phase
+    mean_s = view.step.mean_s
+    assert mean_s is not None
+    lost_s = sum(each.loss_s_per_step or 0.0 for each in found.values())
+    assert mean_s - lost_s == pytest.approx(HEALTHY_S, rel=0.06)
+    assert "tune" == view.decided.decision
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_three_ranks_each_may_be_late(seed: int) -> None:
+    """It was a traceback for one seed in ten."""
+    faults = (
+        Fault("forward", (0,), 40 * MS, every=5),
+        Fault("backward", (1,), 5 * MS),
+        Fault("data", (2,), 20 * MS, chance=0.3),
+    )
+    view = final_view(Job(num_ranks=3, num_steps=400, seed=seed, faults=faults))
+    assert (0,) in stragglers(view)
+    assert "tune" == view.decided.decision
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("restless", [{"noise": 0.3}, {"spike_chance": 0.15, "spike_s": 15 * MS}])
+def test_two_restless_ranks_are_not_late_in_turn(seed: int, restless: dict[str, float]) -> None:
+    """Noise makes one rank's steps long now, now the other's: nobody is to blame."""
+    view = final_view(Job(num_ranks=2, num_steps=400, seed=seed, **restless))  # type: ignore[arg-type]
+    assert not stragglers(view)
