@@ -60,3 +60,12 @@ def test_two_restless_ranks_are_not_late_in_turn(seed: int, restless: dict[str, 
     """Noise makes one rank's steps long now, now the other's: nobody is to blame."""
     view = final_view(Job(num_ranks=2, num_steps=400, seed=seed, **restless))  # type: ignore[arg-type]
     assert not stragglers(view)
+
+
+@pytest.mark.parametrize("num_ranks", [4, 8])
+def test_two_ranks_that_collect_garbage_are_named_and_not_all(num_ranks: int) -> None:
+    """The same seconds were told again as collections of all ranks at different steps."""
+    faults = (Fault("gc", (1,), 20 * MS, chance=0.15), Fault("gc", (2,), 20 * MS, chance=0.15))
+    view = final_view(Job(num_ranks=num_ranks, num_steps=300, faults=faults))
+    assert "while Python collects garbage" in stragglers(view)[1, 2].message
+    assert not any(found.id == "unaligned_collection" for found in view.findings)
