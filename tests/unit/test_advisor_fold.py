@@ -34,7 +34,7 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.views.deaths import deaths_of
-from tuiadvisor.views.run_view import RunView
+from tuiadvisor.views.run_view import LET_GO, RunView
 
 FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
 SOURCE = "node0/1/1"
@@ -547,7 +547,7 @@ def test_an_agent_far_behind_the_others_is_silent() -> None:
     ("state", "detail", "ended"),
     [
         ("exited", "", "run finished"),
-        ("detached", "probe taken out", "probes detached"),
+        ("detached", "probe taken out", LET_GO),
         ("detached", EXITING, "the ranks are exiting, and how they end is not known"),
         ("live", "", ""),
     ],

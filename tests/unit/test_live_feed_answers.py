@@ -21,7 +21,7 @@ from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.stream.source import SourceStatus
 from tuiadvisor.tui.contract.feed import Capture, Detail, FeedState, Pause, Stacks, Zoom
 from tuiadvisor.tui.control.navigator import Navigator
-from tuiadvisor.views.run_view import RunView
+from tuiadvisor.views.run_view import LET_GO, RunView
 
 STATUS = SourceStatus("live", connected=True, bytes_behind=0, note="", ended=False)
 
@@ -117,6 +117,18 @@ def test_what_is_heard_no_more_is_not_live(lost: str) -> None:
     made._agent_error = lambda: None
     made._publish("")
     assert view is made.latest().view
+
+
+def test_ranks_that_were_let_go_are_not_over() -> None:
+    """A recording that ends in order takes its probes out: the training goes on, and a viewer must not say it ended."""
+    made, _ = feed(replace(views.straggler(), ended=LET_GO), ended=True, connected=False)
+    made._publish("hub stopped")
+    place = Navigator(FakeShell(), made.latest(), clock=lambda: 0.0)
+    text = "\n".join(row.text for row in place.rows(80, 24))
+    assert "NO LONGER WATCHED" in text
+    assert "probes taken out; the training may go on" in text
+    assert "hub stopped" not in text
+    assert " ENDED" not in text
 
 
 def test_leaving_a_lost_hub_tells_where_its_recording_ends(capsys: pytest.CaptureFixture[str]) -> None:

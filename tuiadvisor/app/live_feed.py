@@ -101,6 +101,10 @@ class LiveFeed(Feed):
             self._last_heard = (self.view, unheard(self.view))
         return self._last_heard[1]
 
+    def _publish(self, message: str) -> None:
+        is_over = self.view is not None and self.view.ended and self.source.status.ended
+        super()._publish("" if is_over else message)  # that the hub has stopped, too, is no news then
+
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         status = self.source.status
         is_over = self.view is not None and bool(self.view.ended)  # nobody has more to say of it

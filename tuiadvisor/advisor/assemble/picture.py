@@ -22,6 +22,7 @@ from tuiadvisor.metrics.window.slow_stretches import MIN_LONGER
 from tuiadvisor.phases import BY_NAME, CHAIN, PHASES
 from tuiadvisor.views.event import LevelChange
 from tuiadvisor.views.run_view import (
+    LET_GO,
     RUN_FINISHED,
     ChainLink,
     Losses,
@@ -475,7 +476,7 @@ def _end_of(roster: Roster) -> str:
     imported = roster.header.imported
     if imported is None:
         is_over = all(fact.is_leaving for fact in roster.ranks.values())
-        return ALL_EXITING if is_over else "probes detached"
+        return ALL_EXITING if is_over else LET_GO
     return END_OF_DUMPS if imported.kind == OF_DUMPS else END_OF_TRACE
 
 

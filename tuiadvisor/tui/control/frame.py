@@ -29,6 +29,7 @@ from tuiadvisor.text.wording import device_words
 from tuiadvisor.tui.contract.commands import label
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.views.run_view import LET_GO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,8 @@ def badge(state: FeedState) -> Span:
     if state.phase == "live" and state.view is not None and (makes_none := _without_steps(state.view)):
         return makes_none
     if state.phase == "ended" or (state.view is not None and state.view.ended):
-        return " ■ ENDED ", "badge"
+        is_let_go = state.view is not None and state.view.ended == LET_GO
+        return (" ■ NO LONGER WATCHED " if is_let_go else " ■ ENDED "), "badge"
     fixed = {
         "live": (" ● LIVE ", "badge:live"),
         "paused": (" ║ PAUSED ", "badge:paused"),
