@@ -121,7 +121,8 @@ class ReplayFeed(Feed):
         whole = self._survey.view
         if whole is None or whole.last_step is None:
             return super()._choosable()
-        return whole.trend.first_step, whole.last_step
+        # Of ranks that were attached one after another, steps before the first common one have no number of the job.
+        return max(whole.trend.first_step, 0), whole.last_step
 
     def _choose(self, steps: Steps | None) -> None:
         """Go to the end of a stretch, so that its steps are held."""
