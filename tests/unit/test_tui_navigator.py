@@ -405,6 +405,8 @@ def test_no_marks_no_jump() -> None:
     assert state.replay is not None
     keyboard = Keyboard(replace(state, replay=replace(state.replay, marks=())))
     assert "nothing is marked" in keyboard.press("}")
+    reading = Keyboard(replace(state, replay=replace(state.replay, marks=(), share_read=0.4)))
+    assert "the recording is being read" in reading.press("}")
 
 
 def test_beyond_the_last_mark_a_jump_says_why_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from dataclasses import replace
@@ -108,7 +109,14 @@ def summary_of(parts: list[list[bytes]], capsys: pytest.CaptureFixture[str], pat
 def test_the_history_is_read_before_patience_begins(capsys: pytest.CaptureFixture[str]) -> None:
     """In the first part there is no rank yet: it was said that no hub answers there."""
     told = [encoded(frame) for frame in frames(JOB)]
-    assert "4 ranks" in summary_of([[RUN], told], capsys, 0.5)
+    said = summary_of([[RUN], told], capsys, 0.5)
+    assert "4 ranks" in said
+    # Of few steps a verdict says so: what comes and goes may have been seen only coming, or going.
+    assert re.search(
+        r"^judged on \d+ steps, [\d.]+ s of the run: what comes and goes takes a longer look",
+        said,
+        re.MULTILINE,
+    )
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.events import EXITING
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.contract.feed import End
 from tuiadvisor.tui.pages.once import plain_summary
 
@@ -39,6 +40,7 @@ ROOM: Final = (
     1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
 )
 WHY_IT_ENDS: Final = {HUB_LOST: "the hub was lost", RECORDING_ENDED: "recording was ended"}
+SHORT_S: Final = 30.0  # chosen: epochs' ends, checkpoints and other jobs come and go within minutes
 RUN_SHOWN_S: Final = 5.0  # chosen: a view of the largest jobs takes seconds
 FINAL_SETTLE_S: Final = (
     6.0  # chosen: until the attach and the steps just after it weigh little in what is not seen
@@ -130,7 +132,18 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
     missing_s = view.window.missing_s
     if view.verdict.decision is None and view.window.num_missing_steps and missing_s is not None:
         print(f"longer would tell: --for {_for_words(patience_s + ROOM * missing_s)}")
+    elif view.verdict.decision is not None and (short := _of_how_little(view)):
+        print(short)
     return 0
+
+
+def _of_how_little(view: RunView) -> str:
+    """Of a short look what it rests on, else empty: what comes and goes may have been seen only coming, or going."""
+    num_steps, mean_s = view.window.num_steps, view.step.mean_s
+    if mean_s is None or num_steps * mean_s >= SHORT_S:
+        return ""
+    seen = f"{text_of.count(num_steps, 'step')}, {text_of.seconds(num_steps * mean_s)} of the run"
+    return f"judged on {seen}: what comes and goes takes a longer look (tuiadvisor record -o FILE --for 2m)"
 
 
 def _for_words(duration_s: float) -> str:

@@ -132,7 +132,11 @@ def to_mark(name: str, *, onward: bool) -> Callable[[FeedState, Page], str]:
             return reason
         if not replay.marks:
             is_read = replay.share_read >= 1
-            return "nothing is marked in this recording" if is_read else "no mark yet: the recording is being read"
+            return (
+                "nothing is marked in this recording"
+                if is_read
+                else "no mark yet: the recording is being read"
+            )
         ahead = any(place > replay.position + NEAR for place, _ in replay.marks)
         behind = any(place < replay.position - NEAR for place, _ in replay.marks)
         return "" if (ahead if onward else behind) else "no finding or bookmark further on in that direction"
