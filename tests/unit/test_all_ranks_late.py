@@ -69,3 +69,24 @@ def test_two_ranks_that_collect_garbage_are_named_and_not_all(num_ranks: int) ->
     view = final_view(Job(num_ranks=num_ranks, num_steps=300, faults=faults))
     assert "while Python collects garbage" in stragglers(view)[1, 2].message
     assert not any(found.id == "unaligned_collection" for found in view.findings)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("other", "onset"),
+    [
+        (Fault("decay", None, 8 * MS), 0),
+        (Fault("forward", (2,), 8 * MS, until=200), 0),
+        (Fault("data", None, 8 * MS, onset=200), 0),
+        (Fault("data", None, 8 * MS, onset=200), 250),
+    ],
+)
+def test_rare_stalls_begin_where_they_began_though_the_window_begins_later(
+    seed: int, other: Fault, onset: int
+) -> None:
+    """Of another trouble that began the window in the middle of the run they were said to have begun there, too."""
+    rare = Fault("backward", (1,), 60 * MS, every=10, onset=onset)
+    view = final_view(Job(num_steps=400, seed=seed, faults=(rare, other)))
+    since = stragglers(view)[1,].since_step
+    assert since is not None
+    assert onset <= since <= onset + 10

@@ -221,12 +221,12 @@ def _late(
     changes: tuple[Change, ...],
     intermittent: bool,
     is_rare: bool,
-    start: int,
+    first_stall: int | None,
     past_ratio: float | None,
     surely: float,
     drift: Drift | None,
 ) -> Late:
-    """excess_K: lateness beyond the peers' level, each step. start: of these steps, among the columns given."""
+    """excess_K: lateness beyond the peers' level, each step. first_stall: among the columns given, of a rare one."""
     typical_s, mean_s, persistent = persistence(excess_K)
     persistent = persistent and not intermittent and not is_rare
     if persistent:
@@ -243,7 +243,7 @@ def _late(
     if intermittent and changes:  # each burst is a change: what counts is the first
         onset = changes[0].index if changes[0].shift > 0 else None
     if is_rare:
-        onset = start + int(np.argmax(hit_K))
+        onset = first_stall
     return Late(
         row=row,
         excess_s=typical_s,
@@ -350,6 +350,7 @@ def find_stragglers(
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = median(work[peers]) if peers.size else float(medians(_calm(work), 1).min())
     unlike_past = beyond_past(beyond_RK, rows, regime.start) if regime.start else [None] * rows.size
+    first_stalls = _first_stalls(work_RK, cycle_K, stall_RK, regime.start)
     dating = _dating(work_RK, rows, peers, regime, MIN_SHIFT_SHARE * median(cycle))
     late = [
         _late(
@@ -362,7 +363,7 @@ def find_stragglers(
             changes=dating[index],
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(is_rare_R[row]),
-            start=regime.start,
+            first_stall=first_stalls.get(int(row)),
             past_ratio=unlike_past[index],
             surely=float(sure_R[row]),
             drift=find_drift(work_RK[row] - medians(work_RK[peers], 0))
@@ -373,6 +374,15 @@ def find_stragglers(
     ]
     late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
     return tuple(late), loss_K
+
+
+def _first_stalls(work_RK: Floats, cycle_K: Floats, stall_RK: Bools, start: int) -> dict[int, int]:
+    """Column of the first stall of each row that has some in the window: they may have come long before it began."""
+    found = {int(row): start + int(np.argmax(stall_RK[row])) for row in np.flatnonzero(stall_RK.any(axis=1))}
+    if found and start:
+        ever_RK, _ = find_stalls(work_RK, cycle_K)
+        found |= {row: int(np.argmax(ever_RK[row])) for row in found if ever_RK[row].any()}
+    return found
 
 
 def _with_events(surely_R: Floats, regime: Regime) -> Floats:
