@@ -90,3 +90,10 @@ def test_rare_stalls_begin_where_they_began_though_the_window_begins_later(
     since = stragglers(view)[1,].since_step
     assert since is not None
     assert onset <= since <= onset + 10
+
+
+def test_of_two_ranks_one_loader_alone_may_decay() -> None:
+    """The mean of both was called the wait of each."""
+    view = final_view(Job(num_ranks=2, num_steps=400, faults=(Fault("decay", (1,), 12 * MS),)))
+    assert "data_wait" == stragglers(view)[1,].phase
+    assert not any(found.id == "loader_decays" for found in view.findings)

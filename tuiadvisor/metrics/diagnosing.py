@@ -39,7 +39,7 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOUR
 from tuiadvisor.metrics.series.drift import find_drift, growth_gain
 from tuiadvisor.metrics.series.what_if import Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, median
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.level_shift import level_shift
@@ -290,7 +290,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
     data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
     steps = table.steps_of(columns)
-    wait_K = column_median(_phase(table, "data_wait", columns))
+    wait_K = column_low_median(_phase(table, "data_wait", columns))  # of two ranks one loader alone may decay
     drift = find_drift(wait_K)
     seconds_PR = phase_seconds_PR(steady)
     return Diagnosis(
@@ -345,7 +345,9 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         input_drift=drift,
         input_drift_gain=None
         if drift is None or not window.size
-        else growth_gain(drift, steady_barrier.cycle_K, column_median(_phase(table, "data_wait", window))),
+        else growth_gain(
+            drift, steady_barrier.cycle_K, column_low_median(_phase(table, "data_wait", window))
+        ),
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),

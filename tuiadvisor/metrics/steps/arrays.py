@@ -139,6 +139,18 @@ def lower_quartile(values: Floats) -> float:
     return float(np.sort(values)[(values.size - 1) // 4])
 
 
+def column_low_median(values_RK: Floats) -> Floats:
+    """What half of the ranks have at most, in every step, NaN ignored: of two ranks the smaller; NaN where none is known.
+
+    The mean of the two middle ones is had by neither where they differ.
+    """
+    ordered = np.sort(values_RK, axis=0)  # NaN last
+    num_known = values_RK.shape[0] - np.isnan(values_RK).sum(axis=0)
+    place = np.maximum(num_known - 1, 0) // 2
+    found: Floats = np.take_along_axis(ordered, place[None, :], axis=0)[0]
+    return found
+
+
 def column_median(values_RK: Floats) -> Floats:
     """Median over ranks for every step, NaN ignored; NaN where no rank is known."""
     if values_RK.shape[0] == 0:
