@@ -140,7 +140,7 @@ def lower_quartile(values: Floats) -> float:
 
 
 def column_low_median(values_RK: Floats) -> Floats:
-    """What half of the ranks have at most, in every step, NaN ignored: of two ranks the smaller; NaN where none is known.
+    """What half of the ranks have at most, each step, NaN ignored: of two ranks the smaller; NaN where none is known.
 
     The mean of the two middle ones is had by neither where they differ.
     """
