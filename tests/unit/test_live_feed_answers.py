@@ -136,7 +136,7 @@ def test_leaving_a_lost_hub_tells_where_its_recording_ends(capsys: pytest.Captur
     view = views.straggler()
     for phase, ended, why in (
         ("hub lost", "", "the hub was lost"),
-        ("recording ended", "", "recording was ended"),
+        ("recording ended", "", "the recording was ended"),
         ("ended", "done", ""),
         ("live", "", ""),
     ):

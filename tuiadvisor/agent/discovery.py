@@ -314,10 +314,8 @@ class RankFinder:
         if found is None or not found.is_alive:
             raise TuiadvisorError(f"--pid {pid}: no such process; leave --pid out to list the trainings here")
         if procfs.read(pid, "environ") is None:
-            if os.geteuid() in {
-                0,
-                procfs.owner(pid),
-            }:  # root in a container, say, or a process with more rights
+            # Root in a container, say, or a process with more rights than its user.
+            if os.geteuid() in {0, procfs.owner(pid)}:
                 raise TuiadvisorError(
                     f"--pid {pid}: the system lets nobody here read it (CAP_SYS_PTRACE); see: tuiadvisor doctor"
                 )

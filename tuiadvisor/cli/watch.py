@@ -105,9 +105,8 @@ def _watch_one(options: argparse.Namespace, *, leads_home: bool) -> tuple[bool, 
         goes_back = show_opened(make, "live", "finding ranks")
         is_ours = shown and sys.stderr.isatty() and not (options.url or options.key)
         if is_ours:
-            print(
-                "letting go of the ranks ...", end=" ", file=sys.stderr, flush=True
-            )  # a few seconds at worst
+            # A few seconds at worst. Probes that another recorder uses stay in them.
+            print("letting go of the ranks ...", end=" ", file=sys.stderr, flush=True)
     if is_ours:
         print("done", file=sys.stderr)
     for feed, _ in shown:

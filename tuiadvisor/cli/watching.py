@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROOM: Final = (
     1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
 )
-WHY_IT_ENDS: Final = {HUB_LOST: "the hub was lost", RECORDING_ENDED: "recording was ended"}
+WHY_IT_ENDS: Final = {HUB_LOST: "the hub was lost", RECORDING_ENDED: "the recording was ended"}
 SHORT_S: Final = 30.0  # chosen: epochs' ends, checkpoints and other jobs come and go within minutes
 RUN_SHOWN_S: Final = 5.0  # chosen: a view of the largest jobs takes seconds
 FINAL_SETTLE_S: Final = (

@@ -139,7 +139,7 @@ def find(
     judged.extend(result for rule in rules if rule.final and (result := _judge(rule, last)) is not None)
     judged.sort(
         key=lambda entry: (
-            _rank(entry),
+            _gravity(entry),
             -(entry.finding.loss_s_per_step or 0.0),
             entry.rule.id,
             entry.finding.ranks,
@@ -154,8 +154,8 @@ def _is_told(entry: Judged, judged: list[Judged]) -> bool:
         other.finding.phase == entry.finding.phase
         and _holds_most(other.gain, entry.gain)
         and (
-            (_may_be_told_by(entry, other) and _rank(other) <= _rank(entry))
-            or (_may_be_told_by(other, entry) and _rank(other) < _rank(entry))
+            (_may_be_told_by(entry, other) and _gravity(other) <= _gravity(entry))
+            or (_may_be_told_by(other, entry) and _gravity(other) < _gravity(entry))
         )
         for other in judged
     )
@@ -166,7 +166,7 @@ def _may_be_told_by(entry: Judged, other: Judged) -> bool:
     return cause is not None and other.rule.id in cause.told_by
 
 
-def _rank(entry: Judged) -> int:
+def _gravity(entry: Judged) -> int:
     return SEVERITY_ORDER[entry.finding.severity]
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from tuiadvisor.metrics.lateness.beyond_noise import beyond_slow_noise
+from tuiadvisor.metrics.lateness.if_in_time import all_cured, beyond_others, calm
 from tuiadvisor.metrics.lateness.persistence import (
     between_modes,
     is_in_most_steps,
@@ -40,7 +41,6 @@ from tuiadvisor.metrics.series.what_if import (
     at_least,
     gain,
     least_of_events,
-    like_peers,
     of_events,
     shared_loss,
 )
@@ -49,7 +49,6 @@ from tuiadvisor.metrics.steps.arrays import (
     Floats,
     Ints,
     lower_quartile,
-    mad_sigma,
     median,
     medians,
     row_mad_sigma,
@@ -68,11 +67,8 @@ QUARTER_TO_TAIL: Final = (
     0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
 )
 MAX_DATED: Final = 32  # ranks late together that are dated one by one
-MAX_PEERS: Final = 32  # whose noise is looked at
 FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
-MIN_SCALED_STEPS: Final = 40  # to tell one rank's noise from its peers'
-SCALED_NOISE: Final = 1.25  # noise so much beyond its peers': the rank is slower by a factor, not by a delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +133,8 @@ def _candidates(
     hit_s = max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
     hit_RK = deviation_RK - reference > hit_s
     often = _late_more_often(hit_RK, peers)
-    if (
-        typical_R.size == 2
-    ):  # where one is always late, the other is late in the steps in which its own work is longer
+    if typical_R.size == 2:
+        # Where one is always late, the other is late in the steps in which its own work is longer.
         often |= _late_more_often(hit_RK & (work_RK - medians(work_RK, 1)[:, None] > hit_s), peers)
     peers = np.setdiff1d(peers, np.flatnonzero(often))
     is_late_R = (excess_R > limit_R) | often
@@ -192,22 +187,6 @@ def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
         elif change.shift > 0.4 * excess_s and index is None:
             index = change.index
     return index
-
-
-def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -> Floats:
-    """The rank's work without its fault: shifted by a steady excess, which keeps its own noise and so the
-    estimate's variance small; with its peers' distribution where the excess comes and goes. noise_s: of a peer.
-    """
-    typical_s, _, persistent = persistence(excess_K)
-    if not persistent:
-        return like_peers(work_K, peers_RK)
-    own_s, own_noise_s = median(work_K), mad_sigma(work_K)
-    if own_s <= typical_s or own_noise_s <= SCALED_NOISE * noise_s:
-        return work_K - typical_s
-    if work_K.size >= MIN_SCALED_STEPS and own_noise_s > SCALED_NOISE * noise_s * own_s / (own_s - typical_s):
-        # More restless than any factor makes it: two kinds of steps, too near each other to be told apart.
-        return like_peers(work_K, peers_RK)
-    return work_K * (1 - typical_s / own_s)  # all its work is slower, and its noise with it
 
 
 def _late(
@@ -348,7 +327,7 @@ def find_stragglers(
         for row, one in zip(rows.tolist(), gains, strict=True)
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
-    peer_work = median(work[peers]) if peers.size else float(medians(_calm(work), 1).min())
+    peer_work = median(work[peers]) if peers.size else float(medians(calm(work), 1).min())
     unlike_past = beyond_past(beyond_RK, rows, regime.start) if regime.start else [None] * rows.size
     first_stalls = _first_stalls(work_RK, cycle_K, stall_RK, regime.start)
     dating = _dating(work_RK, rows, peers, regime, MIN_SHIFT_SHARE * median(cycle))
@@ -399,53 +378,11 @@ def _worth_naming(
     """(rows whose loss is worth a name, their excess, the loss of all, their parts of it); None: no row's is."""
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     while rows.size:
-        excess_CK = _beyond_peers(work, rows)
-        cured = _all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
+        excess_CK = beyond_others(work, rows)
+        cured = all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
         loss_K, parts = shared_loss(work, rows, cured)
         worth = _worth(cycle, parts, excess_CK, (is_rare_R | is_sure_R)[rows], is_again_R[rows])
         if worth.all():
             return rows, excess_CK, loss_K, parts
         rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
     return None
-
-
-def _others(work_RK: Floats, rows: Ints, row: int) -> Floats:
-    """What stands for normal beside a late row: the work of those that are not late.
-
-    Where each is, now and then or always, that of all others without what makes them late themselves.
-    """
-    peers = np.setdiff1d(np.arange(work_RK.shape[0]), rows)
-    if peers.size:
-        return np.asarray(work_RK[peers])
-    calm_RK = _calm(work_RK)
-    typical_R = medians(calm_RK, 1)
-    calm_RK -= (typical_R - typical_R.min())[:, None]
-    return np.delete(calm_RK, row, axis=0)
-
-
-def _calm(work_RK: Floats) -> Floats:
-    """Each row's work, with its usual step in place of those that belong to a longer kind of its own."""
-    calm_RK = work_RK.copy()
-    for own_K in calm_RK:
-        middle_s = between_modes(own_K - median(own_K))
-        limit_s = median(own_K) + (middle_s if middle_s is not None else 6 * mad_sigma(own_K))
-        own_K[own_K > limit_s] = median(own_K[own_K <= limit_s])
-    return np.asarray(calm_RK)
-
-
-def _beyond_peers(work_RK: Floats, rows: Ints) -> Floats:
-    """Work of the late rows beyond the middle of the others: of three ranks a late one moves the middle of all."""
-    return np.stack([work_RK[row] - medians(_others(work_RK, rows, int(row)), 0) for row in rows])
-
-
-def _all_cured(work: Floats, rows: Ints, excess_CK: Floats, stall_RK: Bools, is_rare_R: Bools) -> Floats:
-    """The work of these rows if none was late: in rare stalls that of the peers, else its own without the excess."""
-    result = []
-    for index, row in enumerate(rows.tolist()):
-        others = _others(work, rows, row)
-        if is_rare_R[row]:
-            result.append(np.where(stall_RK[row], medians(others, 0), work[row]))
-        else:
-            noise_s = median(row_mad_sigma(others[:MAX_PEERS]))
-            result.append(_cured(work[row], excess_CK[index], others, noise_s))
-    return np.stack(result)
