@@ -24,7 +24,7 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.app import running_hubs as hubs_module
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.job_reader import joined, told
-from tuiadvisor.app.jobs import age, parsed_queue
+from tuiadvisor.app.jobs import age, parsed_queue, slurm_jobs
 from tuiadvisor.app.running_hubs import Followed, Hub, Watchings, running_hubs
 from tuiadvisor.cli import watch
 from tuiadvisor.cli.commands import build_parser
@@ -321,6 +321,30 @@ def test_the_screens_stay_where_what_was_chosen_has_ended_meanwhile(tmp_path: Pa
     assert desk.chosen == ()
     desk._obey(Attach(("--pid", str(gone.pid), str(os.getpid()), "-o", "next.tuirec")))
     assert desk.chosen[:1] == ("--pid",)
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ("squeue: fatal: Could not establish a configuration source", ""),
+        (
+            "slurm_load_jobs error: Unable to contact slurm controller",
+            "squeue: slurm_load_jobs error: Unable to",
+        ),
+    ],
+)
+def test_a_client_without_a_cluster_is_no_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, note: str
+) -> None:
+    """Its message stood on home at each look; of a cluster that does not answer the reason stays."""
+    program = tmp_path / "squeue"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found, why = slurm_jobs()
+    assert not found
+    assert why.startswith(note)
+    assert bool(note) == bool(why)
 
 
 def test_rows_of_squeue_are_read_whatever_a_job_is_called() -> None:

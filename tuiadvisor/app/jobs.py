@@ -21,6 +21,7 @@ from tuiadvisor.views.job_list import JobEntry
 if TYPE_CHECKING:
     from tuiadvisor.agent.discovery import FoundTraining
 
+NO_CLUSTER: Final = "Could not establish a configuration source"  # a client alone is installed
 SQUEUE_S: Final = 5.0
 _FIELDS: Final = "%i|%T|%D|%M|%j"  # the name last: it may hold anything
 DEVICE_FILES: Final = (b"/dev/nvidia", b"/dev/kfd")
@@ -78,7 +79,7 @@ def age(seconds: float) -> str:
 
 
 def slurm_jobs() -> tuple[tuple[JobEntry, ...], str]:
-    """The user's jobs in Slurm, and why there are none; nothing is said where there is no squeue."""
+    """The user's jobs in Slurm, and why there are none; nothing is said where there is no squeue, or no cluster."""
     if shutil.which("squeue") is None:
         return (), ""
     command = ["squeue", "--me", "--noheader", f"--format={_FIELDS}"]
@@ -93,6 +94,8 @@ def slurm_jobs() -> tuple[tuple[JobEntry, ...], str]:
         return (), f"squeue: {error.strerror}"
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["failed"])[-1]
+        if NO_CLUSTER in why:
+            return (), ""
         return (), f"squeue: {why.removeprefix('squeue: ')}"
     return parsed_queue(done.stdout), ""
 
