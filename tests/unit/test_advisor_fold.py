@@ -22,6 +22,7 @@ from synthetic_run import (
     simulate,
 )
 
+from tuiadvisor.advisor.assemble.picture import LET_GO
 from tuiadvisor.advisor.fold import Advisor, diagnose
 from tuiadvisor.advisor.judge.verdict import with_deaths
 from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
@@ -34,7 +35,7 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.views.deaths import deaths_of
-from tuiadvisor.views.run_view import LET_GO, RunView
+from tuiadvisor.views.run_view import RunView
 
 FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
 SOURCE = "node0/1/1"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.events import EXITING
+
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RankRow, RunView
 
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 WITH_CODE: Final = "exited with code"
 GONE: Final = frozenset({"exited", "killed", "refused"})  # states of ranks that tell nothing any more
+
+
+def all_gone(view: RunView) -> bool:
+    """Whether every rank has ended or is about to: else the run may go on though nobody watches it any more."""
+    return all(row.state in GONE or row.state_detail == EXITING for row in view.ranks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tuiadvisor.views.step_map import StepMap
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
-LET_GO: Final = "probes taken out; the training may go on"  # of all ranks
 NEW_PACE: Final = "pace changed"  # in the marks of a trend: the step with which the judged ones begin
 DecisionWord = Literal[
     "tune", "rescale", "stop", "keep", "hang"

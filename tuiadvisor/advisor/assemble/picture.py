@@ -22,7 +22,6 @@ from tuiadvisor.metrics.window.slow_stretches import MIN_LONGER
 from tuiadvisor.phases import BY_NAME, CHAIN, PHASES
 from tuiadvisor.views.event import LevelChange
 from tuiadvisor.views.run_view import (
-    LET_GO,
     RUN_FINISHED,
     ChainLink,
     Losses,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
+LET_GO: Final = "probes taken out; the training may go on"  # of all ranks
 ALL_EXITING: Final = "the ranks are exiting, and how they end is not known"
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 TOLD_APART: Final = 0.05  # of the mean step: readers of both figures see that one is not the other's inverse

@@ -29,7 +29,7 @@ from tuiadvisor.text.wording import device_words
 from tuiadvisor.tui.contract.commands import label
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
-from tuiadvisor.views.run_view import LET_GO
+from tuiadvisor.views.deaths import all_gone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,8 +74,8 @@ def badge(state: FeedState) -> Span:
     if state.phase == "live" and state.view is not None and (makes_none := _without_steps(state.view)):
         return makes_none
     if state.phase == "ended" or (state.view is not None and state.view.ended):
-        is_let_go = state.view is not None and state.view.ended == LET_GO
-        return (" ■ NO LONGER WATCHED " if is_let_go else " ■ ENDED "), "badge"
+        is_over = state.view is None or all_gone(state.view)
+        return (" ■ ENDED " if is_over else " ■ NO LONGER WATCHED "), "badge"
     fixed = {
         "live": (" ● LIVE ", "badge:live"),
         "paused": (" ║ PAUSED ", "badge:paused"),
