@@ -9,21 +9,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast coverage test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check arm-check clean
 
-# pip compiles what it installs on one core, a third of the whole installation; files that no Python can read are nobody's
-# fault here.
-COMPILE = $(BIN)/python -m compileall -qq -j 2 $(VENV)/lib || true
-
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[demo,mcp,otlp,scale,parquet,web,stacks]"
-	$(COMPILE)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,mcp,otlp,scale,parquet,web,stacks]"
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py)
-	$(COMPILE)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py)
 	touch $@
 
 demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
