@@ -86,3 +86,16 @@ def test_a_recording_that_nobody_closed(whole: Path, capsys: pytest.CaptureFixtu
     assert 1 == capsys.readouterr().err.count(NOT_CLOSED)
     main(["diagnose", str(whole)])
     assert NOT_CLOSED not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_recording_cut_before_its_first_rank_holds_nothing_to_judge(
+    whole: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """As where no step was seen: the document is printed, and the exit code says that there is nothing in it."""
+    path = whole.with_name("head.tuirec")
+    path.write_bytes(whole.read_bytes()[:120])
+    assert 1 == main(["diagnose", *words, str(path)])
+    told = capsys.readouterr()
+    assert "no rank and no step in it" in told.err
+    assert "unknown" in told.out or '"ranks":[]' in told.out.replace(" ", "")

@@ -100,7 +100,14 @@ def _run_one(options: argparse.Namespace, read: dict[str, str]) -> int:
         print_document(whole)
     else:
         print("\n".join([plain_summary(view), *economy_lines(economics, intent)]))
-    why = None if options.steps else why_unwatched(view) or why_stepless(view)
+    why = None if options.steps else why_unwatched(view) or why_stepless(view) or _why_empty(view)
     if why is not None:
         raise FailureError(f"{name}: {why}")
     return 0
+
+
+def _why_empty(view: RunView) -> str | None:
+    """A recording cut before its first rank; None where it holds anything that was judged."""
+    if view.ranks or view.findings or view.last_step is not None:
+        return None
+    return "no rank and no step in it"

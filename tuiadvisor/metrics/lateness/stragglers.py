@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import log
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,6 @@ from tuiadvisor.metrics.lateness.persistence import (
 )
 from tuiadvisor.metrics.lateness.precedent import beyond_past
 from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS, find_stalls
-from tuiadvisor.metrics.series.bootstrap import mean_interval
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.recent_noise import (
@@ -36,13 +36,13 @@ from tuiadvisor.metrics.series.recent_noise import (
 )
 from tuiadvisor.metrics.series.slow_noise import without_levels
 from tuiadvisor.metrics.series.what_if import (
-    CONFIDENCE,
     Gain,
     at_least,
     gain,
     least_of_events,
     of_events,
     shared_loss,
+    surely_lost,
 )
 from tuiadvisor.metrics.steps.arrays import (
     Bools,
@@ -63,6 +63,7 @@ MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a nam
 MIN_CROWD: Final = 4
 MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
+HIT_ALIKE: Final = 0.5  # of the rank's typical late step: as of stalls
 QUARTER_TO_TAIL: Final = (
     0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
 )
@@ -131,42 +132,51 @@ def _candidates(
     if typical_R.size == 2:
         sigma = min(sigma, float(_clean_sigma(deviation_RK).max()))
     hit_s = max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
-    hit_RK = deviation_RK - reference > hit_s
-    often = _late_more_often(hit_RK, peers)
+    beyond_RK = deviation_RK - reference
+    hit_RK = beyond_RK > hit_s
+    is_late_R = excess_R > limit_R
+    often = _late_more_often(beyond_RK, hit_RK, is_late_R)
     if typical_R.size == 2:
         # Where one is always late, the other is late in the steps in which its own work is longer.
-        often |= _late_more_often(hit_RK & (work_RK - medians(work_RK, 1)[:, None] > hit_s), peers)
+        own_RK = hit_RK & (work_RK - medians(work_RK, 1)[:, None] > hit_s)
+        often |= _late_more_often(beyond_RK, own_RK, np.zeros(2, dtype=np.bool_))
     peers = np.setdiff1d(peers, np.flatnonzero(often))
-    is_late_R = (excess_R > limit_R) | often
+    is_late_R |= often
     is_late_R |= is_sure_R & (excess_R > MIN_EXCESS_SHARE * cycle_s)
     rows = np.flatnonzero(is_late_R)
     return rows[~np.isin(rows, peers)], np.asarray(hit_RK)
 
 
-def _late_more_often(hit_RK: Bools, peers: Ints) -> Bools:
-    """Rows that are late in more steps than chance gives them beside the peers.
+def _late_more_often(beyond_RK: Floats, hit_RK: Bools, is_late_R: Bools) -> Bools:
+    """Rows that are late in more steps than chance gives them beside all others that are not late.
 
-    Late in every third step a rank's typical step may be the shortest of all, so it may be a peer itself: of each peer
-    all others are asked.
+    beyond_RK: lateness, of which hit_RK is more than noise. is_late_R: rows known to be late by their typical step.
+    Late in every third step a rank's typical step may be the shortest of all, so each rank is asked, the one that lost
+    most first: it is no measure of the others then. Of that one also the steps that are about as late as it mostly is
+    are counted: the others' small ones say nothing of its long ones.
     """
     num_ranks, num_steps = hit_RK.shape
-    hit_R = hit_RK.mean(axis=1)
-    count_R = separate_hits(hit_RK)
-
-    def stands_out(row: int, others: Ints) -> bool:
-        usual = float(hit_R[others].mean())
-        margin = MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
-        return bool(
-            hit_R[row] - usual > margin and log_chance_of_hits(count_R, row, others) < MAX_LOG_CHANCE_OF_HITS
-        )
-
+    counted = (hit_RK.mean(axis=1), separate_hits(hit_RK))
     found = np.zeros(num_ranks, dtype=np.bool_)
-    for row in np.flatnonzero(hit_R > MIN_HIT_EXCESS).tolist():
-        if row not in peers:
-            found[row] = stands_out(row, peers)
-    for row in peers[hit_R[peers] > MIN_HIT_EXCESS].tolist():
-        others = np.flatnonzero(~found & (np.arange(num_ranks) != row))
-        found[row] = bool(others.size) and stands_out(row, others)
+
+    def stands_out(row: int, share_R: Floats, count_R: Floats, log_chance: float) -> bool:
+        others = np.flatnonzero(~(found | is_late_R) & (np.arange(num_ranks) != row))
+        if not others.size:
+            return False
+        usual = float(share_R[others].mean())
+        margin = MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
+        return bool(share_R[row] - usual > margin and log_chance_of_hits(count_R, row, others) < log_chance)
+
+    lost_R = np.where(hit_RK, beyond_RK, 0.0).sum(axis=1)
+    often = np.flatnonzero((counted[0] > MIN_HIT_EXCESS) & ~is_late_R)
+    is_first = True
+    for row in often[np.argsort(-lost_R[often], kind="stable")].tolist():
+        found[row] = stands_out(row, *counted, MAX_LOG_CHANCE_OF_HITS)
+        if is_first and not found[row]:
+            alike_RK = hit_RK & (beyond_RK > HIT_ALIKE * median(beyond_RK[row][hit_RK[row]]))
+            alike = (alike_RK.mean(axis=1), separate_hits(alike_RK))
+            found[row] = stands_out(row, *alike, MAX_LOG_CHANCE_OF_HITS - log(2))
+        is_first = is_first and bool(found[row])
     return found
 
 
@@ -251,7 +261,7 @@ def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools,
     cycle_s = float(cycle_K.mean())
     alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
     for index in np.flatnonzero(alone & ~known_C):
-        alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
+        alone[index] = surely_lost(parts_CK[index])
     # Of those that are late for a while, again and again, that while is what counts.
     crowd = again_C | np.array([is_in_most_steps(excess_K) for excess_K in excess_CK], dtype=np.bool_)
     typical = [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.bootstrap import mean_interval
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NUM_STANDARD_ERRORS, split_scores
 from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
@@ -92,13 +93,14 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
     such an interval goes beyond them all: no step is promised shorter than the least that one had beside its loss.
     """
     step_s, loss_s = float(step_K.mean()), float(loss_K.mean())
-    low_s, high_s = mean_interval(loss_K, CONFIDENCE)
+    sides = levels_of_loss(loss_K)
+    low_s, high_s = _interval(loss_K, sides)
     loss_s = min(loss_s, MAX_LOSS * step_s)
     share = loss_s / step_s if step_s > 0 else 0.0
     low = high = 0.0
     if 0 < share < 1:
         moves_K = (loss_K - share * step_K) / step_s
-        low, high = mean_interval(moves_K - moves_K.mean(), CONFIDENCE)
+        low, high = _interval(moves_K - moves_K.mean(), sides)
     expected = 1 / (1 - share)
     kept_s = max(float((step_K - loss_K).min()), (1 - MAX_LOSS) * step_s)
     # What is surely lost is surely gained: a finding and the session that weighs it must not disagree.
@@ -112,6 +114,40 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
         speedup_low=min(max(1 / (1 - share - low), least), expected),
         speedup_high=max(1 / max(1 - share - high, kept_s / step_s if step_s > 0 else 1.0), expected),
     )
+
+
+def levels_of_loss(loss_K: Floats) -> tuple[slice, ...]:
+    """The stretches of steps that lose one amount each: the whole, or two of which each surely loses something.
+
+    A loss that is smaller since the middle, as where the noise of all ranks has grown around it, has two levels. Taken
+    for noise that moves slowly the change between them would outweigh both.
+    """
+    whole = (slice(0, loss_K.size),)
+    if loss_K.size < 2 * MIN_SEGMENT_STEPS or mean_interval(loss_K, CONFIDENCE)[0] > 0:
+        return whole
+    scores, index = split_scores(loss_K[None])
+    if scores[0] <= NUM_STANDARD_ERRORS:
+        return whole
+    sides = (slice(0, int(index[0])), slice(int(index[0]), loss_K.size))
+    return sides if all(mean_interval(loss_K[side], CONFIDENCE)[0] > 0 for side in sides) else whole
+
+
+def surely_lost(loss_K: Floats) -> bool:
+    """Whether the mean loss is above zero beyond chance, of one level or of two."""
+    return _interval(loss_K, levels_of_loss(loss_K))[0] > 0
+
+
+def _interval(values_K: Floats, sides: tuple[slice, ...]) -> tuple[float, float]:
+    """Of the mean; what is not known of each side adds up as independent errors do."""
+    if len(sides) == 1:
+        return mean_interval(values_K, CONFIDENCE)
+    mean, below, above = float(values_K.mean()), 0.0, 0.0
+    for side in sides:
+        values, part = values_K[side], (side.stop - side.start) / values_K.size
+        low, high = mean_interval(values, CONFIDENCE)
+        below += (part * (float(values.mean()) - low)) ** 2
+        above += (part * (high - float(values.mean()))) ** 2
+    return mean - sqrt(below), mean + sqrt(above)
 
 
 def of_events(found: Gain, num_events: int) -> Gain:
