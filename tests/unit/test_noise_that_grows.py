@@ -35,15 +35,15 @@ def test_what_is_promised_is_what_the_same_steps_would_have_saved(seed: int) -> 
 def test_two_levels_of_a_loss_are_two_and_a_walk_is_none() -> None:
     """And what is lost in one half alone is no loss of two levels."""
     random = np.random.default_rng(3)
-    fell_K = np.where(np.arange(400) < 200, 3.0, 1.5) + random.normal(0, 0.5, 400)
-    assert 2 == len(levels_of_loss(fell_K))
-    assert surely_lost(fell_K)
-    found = gain(np.full(400, 20.0), fell_K)
-    assert 0 < found.loss_low_s < fell_K.mean() < found.loss_high_s
+    fell = np.where(np.arange(400) < 200, 3.0, 1.5) + random.normal(0, 0.5, 400)
+    assert 2 == len(levels_of_loss(fell))
+    assert surely_lost(fell)
+    found = gain(np.full(400, 20.0), fell)
+    assert 0 < found.loss_low_s < fell.mean() < found.loss_high_s
     assert 1 < found.speedup_low < found.speedup < found.speedup_high
-    once_K = np.where(np.arange(400) < 200, 3.0, 0.0) + random.normal(0, 0.5, 400)
-    assert 1 == len(levels_of_loss(once_K))
-    assert not surely_lost(once_K)
-    walk_K = np.cumsum(random.normal(0, 0.3, 400))
-    assert 1 == len(levels_of_loss(walk_K - walk_K.mean()))
+    once = np.where(np.arange(400) < 200, 3.0, 0.0) + random.normal(0, 0.5, 400)
+    assert 1 == len(levels_of_loss(once))
+    assert not surely_lost(once)
+    walk = np.cumsum(random.normal(0, 0.3, 400))
+    assert 1 == len(levels_of_loss(walk - walk.mean()))
     assert 1 == len(levels_of_loss(np.full(7, 3.0)))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import log
 from typing import Final
 
 import numpy as np
 
 from tuiadvisor.metrics.lateness.beyond_noise import beyond_slow_noise
+from tuiadvisor.metrics.lateness.habits import habits, late_more_often
 from tuiadvisor.metrics.lateness.if_in_time import all_cured, beyond_others, calm
 from tuiadvisor.metrics.lateness.persistence import (
     between_modes,
@@ -23,16 +23,14 @@ from tuiadvisor.metrics.lateness.persistence import (
     persistence,
 )
 from tuiadvisor.metrics.lateness.precedent import beyond_past
-from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS, find_stalls
+from tuiadvisor.metrics.lateness.stalls import find_stalls
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.recent_noise import (
     RECENT_STEPS,
     growth,
-    log_chance_of_hits,
     recent_noise_s,
     repetition,
-    separate_hits,
 )
 from tuiadvisor.metrics.series.slow_noise import without_levels
 from tuiadvisor.metrics.series.what_if import (
@@ -62,8 +60,6 @@ MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a nam
 # Ranks of a host or a stage that are late together share one loss: none of them has enough of it to be named alone.
 MIN_CROWD: Final = 4
 MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
-MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
-HIT_ALIKE: Final = 0.5  # of the rank's typical late step: as of stalls
 QUARTER_TO_TAIL: Final = (
     0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
 )
@@ -103,12 +99,13 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
 
 def _candidates(
     work_RK: Floats, deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools
-) -> tuple[Ints, Bools]:
-    """Rows that may be late, and in which steps each row was late.
+) -> tuple[Ints, Bools, dict[int, int]]:
+    """Rows that may be late, in which steps each row was late, and how often those that were so before the window too.
 
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
     noise may have grown since, on all ranks alike. is_sure_R: rows that are late by what others than their steps tell.
     """
+    before_RK, past_RK = past_RK, past_RK[:, -PAST_STEPS:]
     num_steps = deviation_RK.shape[1]
     typical_R = medians(deviation_RK, 1)
     peers, reference = _reference_rows(typical_R)
@@ -135,49 +132,18 @@ def _candidates(
     beyond_RK = deviation_RK - reference
     hit_RK = beyond_RK > hit_s
     is_late_R = excess_R > limit_R
-    often = _late_more_often(beyond_RK, hit_RK, is_late_R)
+    often = late_more_often(beyond_RK, hit_RK, is_late_R)
     if typical_R.size == 2:
         # Where one is always late, the other is late in the steps in which its own work is longer.
         own_RK = hit_RK & (work_RK - medians(work_RK, 1)[:, None] > hit_s)
-        often |= _late_more_often(beyond_RK, own_RK, np.zeros(2, dtype=np.bool_))
+        often |= late_more_often(beyond_RK, own_RK, np.zeros(2, dtype=np.bool_))
+    times = habits(before_RK, beyond_RK, hit_s, is_late_R | often)
+    often[list(times)] = True
     peers = np.setdiff1d(peers, np.flatnonzero(often))
     is_late_R |= often
     is_late_R |= is_sure_R & (excess_R > MIN_EXCESS_SHARE * cycle_s)
     rows = np.flatnonzero(is_late_R)
-    return rows[~np.isin(rows, peers)], np.asarray(hit_RK)
-
-
-def _late_more_often(beyond_RK: Floats, hit_RK: Bools, is_late_R: Bools) -> Bools:
-    """Rows that are late in more steps than chance gives them beside all others that are not late.
-
-    beyond_RK: lateness, of which hit_RK is more than noise. is_late_R: rows known to be late by their typical step.
-    Late in every third step a rank's typical step may be the shortest of all, so each rank is asked, the one that lost
-    most first: it is no measure of the others then. Of that one also the steps that are about as late as it mostly is
-    are counted: the others' small ones say nothing of its long ones.
-    """
-    num_ranks, num_steps = hit_RK.shape
-    counted = (hit_RK.mean(axis=1), separate_hits(hit_RK))
-    found = np.zeros(num_ranks, dtype=np.bool_)
-
-    def stands_out(row: int, share_R: Floats, count_R: Floats, log_chance: float) -> bool:
-        others = np.flatnonzero(~(found | is_late_R) & (np.arange(num_ranks) != row))
-        if not others.size:
-            return False
-        usual = float(share_R[others].mean())
-        margin = MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
-        return bool(share_R[row] - usual > margin and log_chance_of_hits(count_R, row, others) < log_chance)
-
-    lost_R = np.where(hit_RK, beyond_RK, 0.0).sum(axis=1)
-    often = np.flatnonzero((counted[0] > MIN_HIT_EXCESS) & ~is_late_R)
-    is_first = True
-    for row in often[np.argsort(-lost_R[often], kind="stable")].tolist():
-        found[row] = stands_out(row, *counted, MAX_LOG_CHANCE_OF_HITS)
-        if is_first and not found[row]:
-            alike_RK = hit_RK & (beyond_RK > HIT_ALIKE * median(beyond_RK[row][hit_RK[row]]))
-            alike = (alike_RK.mean(axis=1), separate_hits(alike_RK))
-            found[row] = stands_out(row, *alike, MAX_LOG_CHANCE_OF_HITS - log(2))
-        is_first = is_first and bool(found[row])
-    return found
+    return rows[~np.isin(rows, peers)], np.asarray(hit_RK), times
 
 
 def _clean_sigma(deviation_RK: Floats) -> Floats:
@@ -310,7 +276,7 @@ def find_stragglers(
     deviation_RK, past_RK = beyond_RK[:, regime.start :], beyond_RK[:, : regime.start]
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
     is_sure_R = surely_R > 0
-    rows, hit_RK = _candidates(work, deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:], is_sure_R)
+    rows, hit_RK, times_before = _candidates(work, deviation_RK, median(cycle), past_RK, is_sure_R)
     levelled = partial(without_levels, levels=regime.lasting, least_s=NEW_REGIME_SHARE * median(cycle))
     is_beyond_R = beyond_slow_noise(work_RK, rows, regime.start, as_was_RK, levelled=levelled)
     rows = rows[is_beyond_R | is_sure_R[rows]]
@@ -318,7 +284,7 @@ def find_stragglers(
         rows = np.union1d(rows, np.flatnonzero(is_named_R))
     otherwise = rows
     rows = np.union1d(rows, np.array(sorted(regime.times_late), dtype=np.int64))
-    sure_R = _with_events(surely_R, regime)
+    sure_R = _with_events(surely_R, regime.times_late | times_before)
     stall_RK, times = find_stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))
@@ -374,10 +340,10 @@ def _first_stalls(work_RK: Floats, cycle_K: Floats, stall_RK: Bools, start: int)
     return found
 
 
-def _with_events(surely_R: Floats, regime: Regime) -> Floats:
-    """Of each row, with what so many stretches of lateness tell of those to come: their steps resemble each other."""
+def _with_events(surely_R: Floats, times_late: dict[int, int]) -> Floats:
+    """Of each row, with what so many times late tell of those to come: stretches, or steps begun before the window."""
     result = surely_R.copy()
-    for row, times in regime.times_late.items():
+    for row, times in times_late.items():
         result[row] = max(result[row], least_of_events(times))
     return result
 
