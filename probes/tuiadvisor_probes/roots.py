@@ -31,7 +31,9 @@ MAX_VALUES_PER_FRAME = 400
 MAX_ATTRIBUTES = 64
 STEPS_UNTIL_CALLED = 8
 MANY = 1 << 62
-UNSEEN_TRANSITIONS = 16  # more than in other steps: eight batches for which no forward was seen
+# More than in other steps: three batches for which no forward was seen. A step that only saves or meets once more has
+# two or four; where it has as many, a hook too many costs a transition, one too few an evaluation on this rank alone.
+UNSEEN_TRANSITIONS = 6
 NOT_CALLED = "the model is never called from Python: it runs inside compiled code or by parts"
 OWN_CALL = (
     "the model's class is of the script and has a __call__ of its own, which is pickled and compiled by value"

@@ -68,13 +68,16 @@ def share(value: float) -> str:
     return f"{percent:.1f} %" if size >= 0.1 else "<0.1 %"
 
 
+LAST_BELOW_1000: Final = 999.5  # what rounds to 1,000 is 1 of the next unit, and not "1e+03"
+
+
 def seconds(value: float) -> str:
     """A duration with three significant digits in the unit people would use."""
     size = abs(value)
     if size >= 100:
         return f"{value:.0f} s"
-    if size >= 1:
+    if size >= LAST_BELOW_1000 * 1e-3:
         return f"{value:.3g} s"
-    if size >= 1e-3:
+    if size >= LAST_BELOW_1000 * 1e-6:
         return f"{1e3 * value:.3g} ms"
     return f"{1e6 * value:.3g} \u00b5s"

@@ -39,9 +39,9 @@ def data(num_batches: int) -> Any:
     return DataLoader(TensorDataset(torch.randn(4 * num_batches, 8)), batch_size=4)
 
 
-def train(model: Any, evaluated: Any, *, inside_no_grad: bool = True) -> None:
+def train(model: Any, evaluated: Any, *, inside_no_grad: bool = True, num_batches: int = NUM_BATCHES) -> None:
     """A step a batch; each EVERY steps all of the validation's."""
-    optimizer, held_out = torch.optim.SGD(model.parameters(), lr=0.1), data(NUM_BATCHES)
+    optimizer, held_out = torch.optim.SGD(model.parameters(), lr=0.1), data(num_batches)
     for step, (batch,) in enumerate(data(NUM_STEPS)):
         optimizer.zero_grad()
         model(batch).square().mean().backward()
@@ -79,6 +79,15 @@ def test_an_evaluation_of_what_ddp_wraps_is_seen_from_the_second_time_on(
     assert all(steps[step]["eval_ns"] > 0 for step in evaluations)
     # The first one was not seen, and the steps between are not touched.
     assert all(row["eval_ns"] == 0 for step, row in steps.items() if step not in evaluations)
+
+
+def test_a_short_evaluation_is_seen_too(model: Any, tmp_path: Path) -> None:
+    """Of four batches. Where rank 0 also saves, its steps alone were long enough, and it seemed to evaluate alone."""
+    with probed(tmp_path, budget_ppm=0) as observed:
+        sys.modules[PRIVATE_NAME + ".install"]._probe.detail.duty.most_together = LOOKS_EVERY
+        train(model, model.module, num_batches=4)
+    evaluations = [step["step"] for step in observed.steps if step["flags"] & StepFlag.EVAL]
+    assert [2 * EVERY, 3 * EVERY, 4 * EVERY] == evaluations
 
 
 def test_a_training_whose_wrapper_evaluates_gets_no_hook_inside(model: Any, tmp_path: Path) -> None:

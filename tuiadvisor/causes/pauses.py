@@ -51,7 +51,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
     longest = sorted((event.length_s for event in pause.events), reverse=True)
     values: Values = {
         **job,
-        "kind": "garbage collection" if pause.is_collecting else KIND_WORDS.get(pause.kind, pause.kind),
+        "kind": _kind_words(pause),
         "gc_share": pause.gc_share,
         "num_pauses": len(pause.steps),
         "period_steps": pause.period_steps,
@@ -92,6 +92,14 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         details["lengths_s"] = ", ".join(f"{event.length_s:.3f}" for event in pause.events)
         details["cause"] = cause_of(pause) or "unknown"
     return Measured("pause", values, ranks, hosts, pause.phase, what_if, details)
+
+
+def _kind_words(pause: Pause) -> str:
+    if pause.is_collecting:
+        return "garbage collection"
+    if pause.kind == "periodic" and pause.period_steps is None:
+        return "once so far"
+    return KIND_WORDS.get(pause.kind, pause.kind)
 
 
 def cause_of(pause: Pause) -> str:

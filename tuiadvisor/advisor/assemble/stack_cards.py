@@ -6,17 +6,19 @@ In: looks.  Out: StackCards. What is within sampling noise of the peer is not sa
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.metrics.sampling.line_kinds import LOADER, OWN_CODE, kind_of, line_kinds
 from tuiadvisor.metrics.sampling.line_shares import LIMITS, compared, is_enough
-from tuiadvisor.metrics.sampling.worker_stages import COLLATE, DATASET, IDLE, worker_stages
+from tuiadvisor.metrics.sampling.worker_loop import COLLATE, DATASET, IDLE
+from tuiadvisor.metrics.sampling.worker_stages import worker_stages
 from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.cluster.stack_looks import Look
     from tuiadvisor.metrics.sampling.code_line import CodeLine
@@ -29,9 +31,29 @@ OF_WORKERS: Final = {DATASET: "dataset", COLLATE: "collate", IDLE: "idle workers
 WAYS: Final = {"py-spy": "by py-spy, nothing stopped", "inside": "by a thread inside, for that time"}
 
 
-def stack_cards(looks: Sequence[Look]) -> tuple[StackCard, ...]:
-    """One a look, the newest first."""
-    return tuple(_hang(look) if look.subject == "hang" else _card(look) for look in looks)
+def stack_cards(looks: Sequence[Look], steps: Mapping[int, int] | None = None) -> tuple[StackCard, ...]:
+    """One a look, the newest first. steps: by a look's number, at which it was taken."""
+    cards = (_hang(look) if look.subject == "hang" else _card(look) for look in looks)
+    return tuple(
+        replace(card, basis="; ".join(filter(None, (card.basis, f"at step {steps[card.look]:,}"))))
+        if steps and card.look in steps
+        else card
+        for card in cards
+    )
+
+
+def steps_of_looks(looks: Sequence[Look], table: StepTable | None) -> dict[int, int]:
+    """By a look's number the step at which its rank was when it ended; of those that the table holds."""
+    found = {}
+    for look in looks:
+        if table is None or look.told_ns is None or look.of not in table.ranks:
+            continue
+        row = table.ranks.index(look.of)
+        told_s = (look.told_ns - int(table.origin_ns_R[row])) * 1e-9
+        began = np.flatnonzero(table.begin_s_RK[row] <= told_s)
+        if began.size:
+            found[look.number] = table.step_of(int(began[-1]))
+    return found
 
 
 def looks_within(looks: Sequence[Look], table: StepTable | None, *, from_the_start: bool) -> tuple[Look, ...]:
@@ -77,7 +99,7 @@ def _card(look: Look) -> StackCard:
         lines=lines,
         workers=worker_lines,
         num_workers=len(workers),
-        num_worker_samples=len(of_workers),
+        num_worker_samples=sum(len(one.samples) for one in workers),
         stands=(),
         notes=(*_stage_notes(workers), *_notes(look, own, peer)),
         kind=_kind(look, own, peer, workers),
@@ -149,8 +171,14 @@ def _worker_lines(workers: Sequence[Sampled], lines: Sequence[CodeLine]) -> tupl
         called |= worker.called()
     shares = compared(lines, None)
     names = _short_files([one.line for one in shares])
+    num_samples = sum(len(worker.samples) for worker in workers)
+    # Of all samples, in many of which they may have had no work.
     return tuple(
-        _card_line(one, names[one.line], called.get(one.line, ""), None, None) for one in shares[:MAX_LINES]
+        replace(
+            _card_line(one, names[one.line], called.get(one.line, ""), None, None),
+            share=one.num / max(num_samples, 1),
+        )
+        for one in shares[:MAX_LINES]
     )
 
 

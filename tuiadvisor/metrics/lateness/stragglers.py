@@ -286,7 +286,8 @@ def find_stragglers(
     rows = np.union1d(rows, np.array(sorted(regime.times_late), dtype=np.int64))
     sure_R = _with_events(surely_R, regime.times_late | times_before)
     stall_RK, times = find_stalls(work, cycle)
-    stall_RK[rows] = False  # late often enough to be known by that
+    # Late often enough to be known by that, and not by how many times they were.
+    stall_RK[[row for row in rows.tolist() if row not in times or _is_known(work, row)]] = False
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     rows = np.union1d(rows, np.flatnonzero(is_rare_R))
     if rows.size == work.shape[0]:  # somebody has to stand for what is normal
@@ -329,6 +330,11 @@ def find_stragglers(
     ]
     late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
     return tuple(late), loss_K
+
+
+def _is_known(work: Floats, row: int) -> bool:
+    """Whether the steps tell by themselves that a rank costs something: not where it began amid them."""
+    return surely_lost(beyond_others(work, np.array([row]))[0])
 
 
 def _first_stalls(work_RK: Floats, cycle_K: Floats, stall_RK: Bools, start: int) -> dict[int, int]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause, with_next
-from tuiadvisor.metrics.pauses.periodic import PAUSE_FACTOR
+from tuiadvisor.metrics.pauses.periodic import PAUSE_FACTOR, far_longer
+from tuiadvisor.metrics.pauses.sizes import by_length
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -47,20 +48,39 @@ def marked_pauses(
         for kind, share_K in shares.items()
     ]
     if np.count_nonzero(left_K) >= MIN_LEFT_TIMES:
-        rest_K = affected_K & with_next(left_K > 0)
-        found.append(
+        added_K = excess_K * _carried(left_K, any_K)
+        found += [
             make_pause(
                 "periodic",
                 table,
                 barrier,
-                marked_RK=collecting_RK(table, barrier, rest_K, median_s),
-                affected_K=rest_K,
+                marked_RK=collecting_RK(table, barrier, part_K, median_s),
+                affected_K=part_K,
                 median_s=median_s,
-                added_K=excess_K * _carried(left_K, any_K),
+                added_K=added_K,
                 besides=tuple(marked),
+                replaced=replaced,
             )
-        )
+            for part_K, replaced in _of_one_length(
+                barrier, affected_K & with_next(left_K > 0), added_K, median_s
+            )
+        ]
     return [pause for pause in found if pause is not None]
+
+
+def _of_one_length(
+    barrier: Barrier, rest_K: Bools, added_K: Floats, median_s: float
+) -> list[tuple[Bools, bool]]:
+    """(columns of pauses of one length, whether others came in their place).
+
+    One that is far longer than all others is told by itself, until a second one of its length has come.
+    """
+    far_K = far_longer(barrier, rest_K, median_s)
+    if np.count_nonzero(far_K & ~np.append(False, far_K[:-1])) != 1:
+        far_K = np.zeros_like(rest_K)
+    parts = by_length(rest_K & ~far_K, added_K)
+    result = [(part_K, part_K is not parts[-1]) for part_K in parts]
+    return [*result, (far_K, False)] if far_K.any() else result
 
 
 def _shares(

@@ -13,7 +13,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_mean
 from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
@@ -27,6 +27,7 @@ MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
 # On each side of a pause, of steady steps: what a step takes there. Chosen: as many as tell a late rank of long steps
 # (MIN_CLEAR_STEPS); with more of them a stretch that begins nearby would tell the same pause with another length.
 NEAR_STEPS: Final = 8
+MIN_WAITED: Final = 0.5  # of what a rank does alone the others wait: else they do something, too
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
 
@@ -106,12 +107,13 @@ def make_pause(
     before_K: Bools | None = None,
     added_K: Floats | None = None,
     besides: tuple[str, ...] = (),
+    replaced: bool = False,
 ) -> Pause | None:
     """The pauses that make these columns longer; None where there is none, or they add nothing to what was seen.
 
     marked_RK: what a rank did is marked as the pause's kind. median_s: steady step. before_K: steps in which a pause
     passes that delays the step after them. added_K: what it adds to each, where that is not all of the excess.
-    besides: phases that are pauses of their own.
+    besides: phases that are pauses of their own. replaced: pauses of another length come in their place now.
     """
     cycle = barrier.cycle_K
     affected_K = affected_K & np.isfinite(cycle)  # what a pause added to a step not seen whole is not known
@@ -122,6 +124,12 @@ def make_pause(
     if not starts or total <= 0:
         return None
     starter = starter_row(barrier, marked_RK, affected_K)
+    if (
+        starter is not None
+        and kind in phases.PAUSES
+        and not _others_wait(table, marked_RK, affected_K, total)
+    ):
+        starter = None
     period = _period(starts)
     first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
     phase, longest = _pause_phase(table, barrier, affected_K, starter, besides=besides, total_s=total)
@@ -139,9 +147,25 @@ def make_pause(
         gc_share=_gc_share(table, affected_K, starter, total),
         rows=() if starter is None else (starter,),
         first_column=first,
-        is_over=is_over,
+        is_over=is_over or replaced,
         longest=longest,
     )
+
+
+def _others_wait(table: StepTable, marked_RK: Bools, affected_K: Bools, total_s: float) -> bool:
+    """Whether those who are not marked wait for the others meanwhile, as far as that was seen.
+
+    A hook may miss on some ranks what it sees on others: an evaluation that passes by the wrapper. Those do the same.
+    """
+    others = np.flatnonzero(~marked_RK.any(axis=1))
+    waits_RK = table.phase_s_PRK[PHASE_INDEX["comm_exposed"]][others]
+    # Who waits at a barrier after the step does so in the record of that step, whoever pauses in that of the next.
+    near_K = affected_K | np.append(affected_K[1:], False)
+    usual_R = row_mean(np.where(near_K, np.nan, waits_RK))
+    beyond_RK = (waits_RK - usual_R[:, None])[:, near_K]
+    waited_R = np.where(np.isfinite(beyond_RK), beyond_RK, 0.0).sum(axis=1)
+    seen_R = np.isfinite(beyond_RK).any(axis=1)
+    return not seen_R.any() or median(waited_R[seen_R]) >= MIN_WAITED * total_s
 
 
 def _come_between(starts: list[int], period: float | None, num_steps: int) -> tuple[int, bool]:

@@ -24,6 +24,7 @@ from tuiadvisor.metrics.pauses.pause import (
     with_next,
 )
 from tuiadvisor.metrics.pauses.periodic import PART_OF_STEP, far_longer, periodic_groups
+from tuiadvisor.metrics.pauses.sizes import by_length
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -68,6 +69,7 @@ class _Periodic:
     pause_K: Bools  # columns whose barrier they delay
     before_K: Bools  # records in which they pass
     unpaid_K: Bools  # records with one that no barrier has paid for yet
+    replaced: bool  # others at the same distance are longer or shorter since
 
     @property
     def spoiled_K(self) -> Bools:
@@ -100,12 +102,16 @@ def find_steady(
     is_even = not table.is_sampled and not table.is_of_launches
     combs = periodic_groups(barrier, free_K) if is_even else []
     in_combs_K = _any_of(combs, free_K)
+    combs, replaced = _of_one_length(barrier, combs, free_K & ~in_combs_K)
     far_K = _far_longer(barrier, combs, free_K & ~in_combs_K)
     looked_at_K = np.zeros_like(free_K) if table.is_of_launches else free_K & (~in_combs_K | far_K)
     irregular = find_interruptions(table, barrier, looked_at_K, with_habits=with_habits)
     # What is no pause of its own stays with those whose distance it keeps.
     told_K = far_K & irregular.spoiled_K
-    groups = [_periodic(table, barrier, pause_K & ~told_K, free_K) for pause_K in combs]
+    groups = [
+        _periodic(table, barrier, pause_K & ~told_K, free_K, replaced=was)
+        for pause_K, was in zip(combs, replaced, strict=True)
+    ]
     spoiled_K = _any_of([group.spoiled_K for group in groups], free_K)
     if not own_work_pauses:
         base_s = median(barrier.cycle_K[free_K & ~spoiled_K & ~irregular.spoiled_K])
@@ -166,8 +172,23 @@ def _far_longer(barrier: Barrier, combs: list[Bools], usual_K: Bools) -> Bools:
     return _any_of([far_longer(barrier, pause_K, base_s) for pause_K in combs], np.ones_like(usual_K))
 
 
-def _periodic(table: StepTable, barrier: Barrier, pause_K: Bools, free_K: Bools) -> _Periodic:
-    return _Periodic(pause_K, *_spoiled_before(table, barrier.cycle_K, pause_K, free_K))
+def _of_one_length(barrier: Barrier, combs: list[Bools], usual_K: Bools) -> tuple[list[Bools], list[bool]]:
+    """Pauses of one distance and length each, and which of them were replaced by others at the same distance."""
+    if not combs or not usual_K.any():
+        return combs, [False] * len(combs)
+    cycle_K = barrier.cycle_K
+    excess_K = np.where(np.isfinite(cycle_K), np.maximum(cycle_K - median(cycle_K[usual_K]), 0.0), 0.0)
+    parts = [by_length(pause_K, excess_K) for pause_K in combs]
+    return (
+        [part_K for each in parts for part_K in each],
+        [part_K is not each[-1] for each in parts for part_K in each],
+    )
+
+
+def _periodic(
+    table: StepTable, barrier: Barrier, pause_K: Bools, free_K: Bools, *, replaced: bool
+) -> _Periodic:
+    return _Periodic(pause_K, *_spoiled_before(table, barrier.cycle_K, pause_K, free_K), replaced)
 
 
 def _periodic_pause(table: StepTable, barrier: Barrier, group: _Periodic, median_s: float) -> Pause | None:
@@ -179,6 +200,7 @@ def _periodic_pause(table: StepTable, barrier: Barrier, group: _Periodic, median
         affected_K=group.pause_K,
         median_s=median_s,
         before_K=group.before_K,
+        replaced=group.replaced,
     )
 
 

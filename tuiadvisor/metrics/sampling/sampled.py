@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.metrics.sampling.code_line import CodeLine
 from tuiadvisor.metrics.sampling.line_shares import LIMITS
+from tuiadvisor.metrics.sampling.worker_loop import HANDS_OVER, IDLE, stage_of, within_loop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +45,20 @@ class Sampled:
         return self.elapsed_s / self.num_steps
 
     def lines(self) -> list[CodeLine]:
-        """Where each sample was."""
-        at = [line_of(stack) for stack in self.stacks]
-        return [at[index] for index in self.samples]
+        """Where each sample was; of a loader's worker those in which it had work."""
+        at = [self._line(stack) for stack in self.stacks]
+        is_idle = [self.is_worker and stage_of(stack) in {IDLE, HANDS_OVER} for stack in self.stacks]
+        return [at[index] for index in self.samples if not is_idle[index]]
+
+    def _line(self, stack: tuple[CodeFrame, ...]) -> CodeLine:
+        # A worker that was forked has the frames of who forked it beneath its loop: nothing is done there.
+        return line_of(within_loop(stack) if self.is_worker else stack)
 
     def called(self) -> dict[CodeLine, str]:
         """What each line was calling most often; "" where it was at work itself, or in C."""
         counts: dict[CodeLine, Counter[str]] = {}
         for index, number in Counter(self.samples).items():
-            stack = self.stacks[index]
+            stack = within_loop(self.stacks[index]) if self.is_worker else self.stacks[index]
             called = [frame for frame in stack[: own_index(stack)] if not frame.file.endswith(GLUE)]
             below = called[-1].name if called else ""
             counts.setdefault(line_of(stack), Counter())[below] += number

@@ -1,0 +1,71 @@
+"""Pauses at one distance whose length changed: what comes now is told, by its own length, and what was is over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic_run import Fault, Job, final_view
+
+from tuiadvisor.metrics.pauses.sizes import by_length
+from tuiadvisor.views.run_view import RunView
+from tuiadvisor_rules.message import seconds
+
+EVERY, CHANGE = 50, 300
+
+
+def run(num_ranks: int, num_steps: int, before_s: float, after_s: float) -> RunView:
+    """Rank 0 stops every 50 steps, from step 300 on for another time."""
+    before = Fault("other", (0,), before_s, every=EVERY, until=CHANGE)
+    after = Fault("other", (0,), after_s, every=EVERY, onset=CHANGE)
+    return final_view(Job(num_ranks=num_ranks, num_steps=num_steps).with_faults(before, after))
+
+
+def lengths(view: RunView) -> list[float]:
+    """Of the periodic pauses that are told, seconds."""
+    return [float(one.evidence["length_s"] or 0) for one in view.findings if one.id == "periodic_pause"]
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+@pytest.mark.parametrize("num_steps", [360, 460, 610])
+def test_pauses_that_grew_are_told_by_their_present_length(num_ranks: int, num_steps: int) -> None:
+    """From the second long one on; the typical one of all was 40 ms until as many long ones had come."""
+    assert lengths(run(num_ranks, num_steps, 0.040, 1.0)) == pytest.approx([1.0], rel=0.02)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+def test_the_first_long_one_is_told_by_itself(num_ranks: int) -> None:
+    """Beside the short ones that came before it."""
+    view = run(num_ranks, 320, 0.040, 1.0)
+    assert lengths(view) == pytest.approx([0.040], rel=0.05)
+    (once,) = (finding for finding in view.findings if finding.id == "irregular_pause")
+    assert "step 300" in once.message
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+def test_long_pauses_that_became_short_promise_nothing(num_ranks: int) -> None:
+    """They cost what they cost now."""
+    view = run(num_ranks, 610, 1.0, 0.040)
+    assert view.verdict.decision == "keep"
+    assert lengths(view) == pytest.approx([0.040], rel=0.05)
+
+
+def test_lengths_that_come_in_turns_are_one_row() -> None:
+    """A validation at every second checkpoint."""
+    columns = np.arange(600) % 50 == 0
+    in_turns = np.where(np.arange(600) % 100 == 0, 1.0, 0.1)
+    assert 1 == len(by_length(columns, in_turns))
+    grown = np.where(np.arange(600) < 400, 0.1, 1.0)
+    before, after = by_length(columns, grown)
+    assert [0, 350] == [int(np.flatnonzero(before)[0]), int(np.flatnonzero(before)[-1])]
+    assert 4 == np.count_nonzero(after)
+    assert 1 == len(by_length(columns, np.where(np.arange(600) < 550, 0.1, 1.0)))
+    assert 1 == len(by_length(columns, np.where(np.arange(600) < 400, 0.1, 0.15)))
+    assert 1 == len(by_length(np.zeros(600, dtype=np.bool_), grown))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.9996, "1 s"), (0.9994, "999 ms"), (0.0009996, "1 ms"), (99.7, "99.7 s")]
+)
+def test_what_rounds_to_a_thousand_has_the_next_unit(value: float, words: str) -> None:
+    """It was "1e+03 ms"."""
+    assert words == seconds(value)
