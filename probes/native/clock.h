@@ -9,6 +9,7 @@ typedef struct {
     Books *books;
     PyObject *group_seq, *device, *turns; /* None where there is none */
     PyObject *group_of, *sole_ddp;        /* weak references to DDP modules, likewise */
+    PyObject *gc_log;                     /* of `collections_log`, likewise */
     PyObject *awaited;                    /* the one whose gradients are still to be exchanged, of forward's end */
     int64_t awaited_at, latest_ready, num_passed; /* num_passed: backwards of others since then */
     PyObject *names[NUM_NAMES];
@@ -62,6 +63,7 @@ static int base_traverse(Base *self, visitproc visit, void *arg) {
     Py_VISIT(self->group_of);
     Py_VISIT(self->sole_ddp);
     Py_VISIT(self->awaited);
+    Py_VISIT(self->gc_log);
     return 0;
 }
 
@@ -72,6 +74,7 @@ static int base_clear(Base *self) {
     Py_CLEAR(self->group_of);
     Py_CLEAR(self->sole_ddp);
     Py_CLEAR(self->awaited);
+    Py_CLEAR(self->gc_log);
     return 0;
 }
 
@@ -108,7 +111,7 @@ static PyMemberDef base_members[] = {
     NUMBER("next_look", next_look), NUMBER("write_at_ns", write_at_ns), NUMBER("burst_seen", burst_seen),
     NUMBER("is_alone", is_alone), NUMBER("light_ns", light_price), NUMBER("closing_ns", closing_price),
     NUMBER("share_ns", share), NUMBER("num_written", num_written), OBJECT(group_seq), OBJECT(device), OBJECT(turns),
-    OBJECT(group_of), OBJECT(sole_ddp), OBJECT(awaited), NUMBER("awaited_ns", awaited_at),
+    OBJECT(group_of), OBJECT(sole_ddp), OBJECT(awaited), OBJECT(gc_log), NUMBER("awaited_ns", awaited_at),
     NUMBER("latest_ready", latest_ready),
     {"iterator", T_OBJECT, offsetof(Base, iterator), READONLY, NULL}, {NULL},
 };
@@ -229,6 +232,12 @@ static int close_step(Base *self, int64_t now) {
         if (syscall(SYS_gettid) == self->last_cpu_thread)
             cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - self->last_cpu;
         self->last_cpu = UNKNOWN;
+    }
+    if (!is_none(self->gc_log) && RARELY(PyObject_Size(self->gc_log) != 0)) {
+        PyObject *done = PyObject_CallMethod((PyObject *)self, "take_collections", NULL);
+        Py_XDECREF(done);
+        if (!done)
+            return -1;
     }
     int64_t own = self->own_time > 0 ? self->own_time : 0, num_measured = self->num_measured;
     int64_t was = hot->alert & MEASURING, next_one = was;

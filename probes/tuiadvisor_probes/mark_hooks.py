@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import phases
 from . import step_clock as sc
+from .collections_log import collections_log
 from .guard import guarded_callback, timed
-from .step_record import LONG_GC_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .guard import Hook
     from .host import Host
 
-KIND_CHECKPOINT, KIND_GC, KIND_COMPILE = 32, 34, 35
+KIND_CHECKPOINT, KIND_COMPILE = 32, 35
 # (module, class or "" for the module itself, names)
 CHECKPOINT_PLACES = (
     ("torch.serialization", "", ("_legacy_save",)),
@@ -172,26 +172,8 @@ class _Removal:
 
 
 def _watch_gc(probe: Host) -> None:
-    clock = probe.clock
-    hook = probe.hook("gc")
-    started = [0]
-
-    def on_gc(phase: str, info: dict[str, int]) -> None:
-        if get_ident() != clock.own[0] or not clock.active:
-            return
-        now = monotonic_ns()
-        if phase == "start":
-            started[0] = now
-            return
-        duration = now - started[0]
-        clock.gc_ns += duration
-        if duration > LONG_GC_NS and os.getpid() == clock.pid:
-            generation, unknown = info.get("generation", sc.UNKNOWN), sc.UNKNOWN
-            probe.ring.put_event(
-                KIND_GC, (clock.step, started[0], now, unknown, unknown, unknown, generation)
-            )
-
-    callback = guarded_callback(hook, on_gc)
+    log, callback = collections_log()
+    probe.clock.gc_log = log
     gc.callbacks.append(callback)
     probe.registration(_GcCallback(callback))
 

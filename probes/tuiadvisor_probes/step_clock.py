@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from . import forks, native
 from . import ring as ring_file
 from .books import CLOSED, LATER, MAX_NOTES, Books
+from .collections_log import taken
 from .phases import (
     ABSORBS,
     BACKWARD,
@@ -28,7 +29,7 @@ from .phases import (
     DATA_WAIT,
     OTHER,
 )
-from .step_record import OwnCost, write
+from .step_record import LONG_GC_NS, OwnCost, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
 NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
 THREAD, BURST = ring_file.OFFSET_THREAD // 8, ring_file.OFFSET_BURST // 8
 UNKNOWN = -1
+KIND_GC = 34
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
 SPOT_CHECK, SPOT_CHECK_AT = 32, 5  # every so many steps, not in one with the CPU clock
 MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
@@ -88,6 +90,7 @@ if TYPE_CHECKING or native.core is None:
             "detail_flag",
             "device",
             "flags",
+            "gc_log",
             "gc_ns",
             "group_of",
             "group_seq",
@@ -126,6 +129,7 @@ if TYPE_CHECKING or native.core is None:
         sole_ddp: Callable[[], Any] | None
         awaited: Callable[[], Any] | None
         awaited_ns: int
+        gc_log: Any  # `collections_log`, once it is kept
         latest_ready: int  # of one module's gradients, by its reducer's clock, in the last exchange
 
         def let_go(self) -> None:
@@ -178,7 +182,7 @@ class StepClock(Numbers):
         self.eval_span: Any = None
         self.turns: Turns | None = None  # where several optimizers step
         self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
-        self.group_seq = self.group_of = self.sole_ddp = self.awaited = None
+        self.group_seq = self.group_of = self.sole_ddp = self.awaited = self.gc_log = None
         self.awaited_ns, self.latest_ready = 0, UNKNOWN
         self.last_seq = self.last_cpu_ns = UNKNOWN
         self.last_cpu_thread = 0  # native id: an ended thread's ident is given to the next one
@@ -290,6 +294,8 @@ class StepClock(Numbers):
 
     def restart(self, now: int) -> None:
         """The step in the making begins now."""
+        if self.gc_log:
+            taken(self.gc_log)
         self.log.clear()
         self.begin = now
         self.books.restart(now)
@@ -378,6 +384,8 @@ class StepClock(Numbers):
         if self.device is not None:
             device_ns = self.device.close_step(self.step, now - self.begin, seq)
             waited_ns, self.device.waited_ns = self.device.waited_ns, 0
+        if self.gc_log:
+            self.take_collections()
         step, flags = self.step, self.flags
         own_ns, num_measured = max(self.own_ns - waited_ns, 0), self.num_measured
         self.own_ns = self.num_measured = 0
@@ -437,6 +445,17 @@ class StepClock(Numbers):
             self.closed(now)
         self.write_ns = monotonic_ns() - now if was else 0
         return now
+
+    def take_collections(self) -> None:
+        """What the garbage collector took of the step that ends, in our own thread."""
+        for begin_ns, end_ns, ident in taken(self.gc_log):
+            if ident != self.own[0]:
+                continue
+            self.gc_ns += end_ns - begin_ns
+            if end_ns - begin_ns > LONG_GC_NS and os.getpid() == self.pid:
+                self.ring.put_event(
+                    KIND_GC, (self.step, begin_ns, end_ns, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
+                )
 
     def closed(self, now: int) -> None:
         """A measured step that ended at `now` is kept."""

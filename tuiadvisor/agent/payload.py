@@ -147,6 +147,7 @@ MODULE_ORDER: Final = (
     "code_loops",
     "optimizer_turns",
     "books",
+    "collections_log",
     "step_clock",
     "calibration",
     "guard",

@@ -277,7 +277,8 @@ def find_stragglers(
     surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
     is_sure_R = surely_R > 0
     rows, hit_RK, times_before = _candidates(work, deviation_RK, median(cycle), past_RK, is_sure_R)
-    levelled = partial(without_levels, levels=regime.lasting, least_s=NEW_REGIME_SHARE * median(cycle))
+    least_s = NEW_REGIME_SHARE * median(cycle)
+    levelled = partial(without_levels, levels=regime.lasting, least_s=least_s, known=regime.beyond_noise)
     is_beyond_R = beyond_slow_noise(work_RK, rows, regime.start, as_was_RK, levelled=levelled)
     rows = rows[is_beyond_R | is_sure_R[rows]]
     if is_named_R is not None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.bootstrap import MAX_CORRELATION, MIN_DEGREES
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.series.recent_noise import MIN_STEPS_TO_RESEMBLE, WITHOUT_TAILS
 from tuiadvisor.metrics.steps.arrays import median, row_mad_sigma, row_percentiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tuiadvisor.metrics.series.change_points import Change
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
@@ -73,17 +74,31 @@ def peers_of(num_ranks: int, row: int, late_rows: Ints) -> Ints:
     return peers if peers.size >= MIN_PEERS else np.setdiff1d(rows, [row])
 
 
-def without_levels(work_RK: Floats, levels: Mapping[int, tuple[Change, ...]], least_s: float) -> Floats:
+def without_levels(
+    work_RK: Floats,
+    levels: Mapping[int, tuple[Change, ...]],
+    least_s: float,
+    known: Collection[tuple[int, int]] = (),
+) -> Floats:
     """The work as if no rank had gone to another level for long: what one was late by before is no noise of a peer.
 
-    levels: of each row that has any, its changes in order. least_s: smaller ones stay, as do those that did not last.
+    levels: of each row that has any, its changes in order. least_s: smaller ones stay, as do those that did not last,
+    unless they are known to be no noise: (row, column) of each.
     """
+
+    def is_level(row: int, change: Change, begin: int, end: int) -> bool:
+        if abs(change.shift) < least_s:
+            return False
+        return min(change.index - begin, end - change.index) >= LEVEL_STEPS or any(
+            row == whose and abs(change.index - at) <= MIN_SEGMENT_STEPS for whose, at in known
+        )
+
     num_steps, result = work_RK.shape[1], work_RK
     for row, changes in levels.items():
         edges = [0, *(change.index for change in changes), num_steps]
         beyond_K = np.zeros(num_steps)
         for change, begin, end in zip(changes, edges[:-2], edges[2:], strict=True):
-            if abs(change.shift) >= least_s and min(change.index - begin, end - change.index) >= LEVEL_STEPS:
+            if is_level(row, change, begin, end):
                 beyond_K[change.index :] += change.shift
         if beyond_K.any():
             result = result.copy() if result is work_RK else result
