@@ -19,7 +19,6 @@ from tuiadvisor.advisor.assemble.picture import (
 from tuiadvisor.advisor.assemble.seen import Seen
 from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS
 from tuiadvisor.advisor.cluster.membership import GONE
-from tuiadvisor.advisor.detail.device_times import paces
 from tuiadvisor.advisor.detail.threads_beside import (
     mean_step_s,
     thread_data_s,
@@ -45,8 +44,9 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_phase import Pace
     from tuiadvisor.metrics.lateness.off_core import OffCore
-    from tuiadvisor.metrics.steps.arrays import Bools
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import DeviceView
 
@@ -207,6 +207,18 @@ def _off_core(intake: Intake, diagnosis: Diagnosis) -> Callable[[tuple[int, ...]
     return of
 
 
+def _paces(intake: Intake, ranks: tuple[int, ...]) -> Callable[[Ints], list[Pace | None]]:
+    offsets = intake.store.job_offsets()
+
+    def of(steps: Ints) -> list[Pace | None]:
+        return [
+            intake.device_times.pace(rank, steps - offsets[rank]) if rank in offsets else None
+            for rank in ranks
+        ]
+
+    return of
+
+
 def _witnesses(
     intake: Intake, table: StepTable, host: tuple[StepTable, dict[int, DeviceView]] | None
 ) -> Witnesses:
@@ -232,7 +244,7 @@ def _witnesses(
         was_stopped=roster.stops.within(hosts) if roster.stops.has_seen(hosts) else None,
         stopped_at=roster.stops.times(hosts),
         early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[1:],  # the first one may be a part of a step
-        paces=None if host is None else paces(host[1], table.ranks),
+        paces=None if host is None else _paces(intake, table.ranks),
         thread_data_s=None if host is None else lambda first: thread_data_s(by_thread, table, first),
         loaders_at_limit=lambda first: intake.loaders.at_limit(intake.store, table.ranks, first),
     )

@@ -49,6 +49,9 @@ from tuiadvisor.metrics.window.slow_stretches import slow_stretches
 from tuiadvisor.metrics.window.window import find_window
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tuiadvisor.metrics.lateness.late_phase import Pace
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.lateness.readers import Readers
@@ -92,17 +95,8 @@ def diagnose_table(
             witnesses=witnesses,
         ),
     )
-    if witnesses.paces is not None:
-        paces = witnesses.paces
-        late_rows = {entry.late.row for entry in found.stragglers}
-        peers = [pace for row, pace in enumerate(paces) if pace is not None and row not in late_rows]
-        found = replace(
-            found,
-            stragglers=tuple(
-                replace(entry, cause=with_pace(entry.cause, paces[entry.late.row], peers))
-                for entry in found.stragglers
-            ),
-        )
+    if witnesses.paces is not None and found.stragglers:
+        found = replace(found, stragglers=_with_paces(found, witnesses.paces))
     found = _without_open(found)
     found = replace(
         found, held=(*found.held, *_stopped_in_pauses(found, witnesses)), readers=_readers(found, witnesses)
@@ -194,6 +188,18 @@ def without_device(found: Diagnosis) -> Diagnosis:
         input_drift=None,
         transfer_since=None,
     )
+
+
+def _with_paces(found: Diagnosis, paces_in: Callable[[Ints], Sequence[Pace | None]]) -> tuple[LateRank, ...]:
+    """Late ranks, each with what its device did in the steps in which it was late: the others tell of no reason."""
+    late_rows = {entry.late.row for entry in found.stragglers}
+    result = []
+    for entry in found.stragglers:
+        hit_K, steps = entry.late.hit_K, found.steady_steps
+        paces = paces_in(steps[hit_K] if hit_K.size == steps.size else steps)
+        peers = [pace for row, pace in enumerate(paces) if pace is not None and row not in late_rows]
+        result.append(replace(entry, cause=with_pace(entry.cause, paces[entry.late.row], peers)))
+    return tuple(result)
 
 
 def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) -> Steadiness:

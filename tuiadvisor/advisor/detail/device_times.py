@@ -287,29 +287,45 @@ class DeviceTimes:
         slots = slots[np.argsort(self._steps[row[0], slots])][-VIEW_STEPS:]
         if slots.size < MIN_STEPS:
             return None
-        values = self._values[row[0], slots]
-        step_ns = (values[:, _END] - values[:, _BEGIN]).astype(np.float64)
-        low = float(np.median(values[:, _BEHIND] / step_ns))
-        high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
-        behind = values[:, _FIRST_PACE:]
-        low_N = np.median(behind, axis=0).tolist()
-        high_N = np.median(behind + values[:, _BRACKET, None], axis=0).tolist()
-        seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
-        return DeviceView(
-            step_s=float(np.median(step_ns)) / 1e9,
-            seconds={
-                name: float(np.median(values[:, _FIRST_PHASE + index])) / 1e9 if seen >> index & 1 else None
-                for index, name in enumerate(PHASES)
-            },
-            behind_share=high if high < KEEPS_PACE_SHARE else low if low >= KEEPS_PACE_SHARE else None,
-            keeps_pace=_keeps_pace(low, high),
-            num_steps=int(slots.size),
-            behind_s={
-                name: (low_ns / 1e9, high_ns / 1e9)
-                for name, low_ns, high_ns in zip(COMPUTE, low_N, high_N, strict=True)
-                if seen >> PHASES.index(name) & 1
-            },
-        )
+        return _view(self._values[row[0], slots])
+
+    def pace(self, rank: int, steps: Ints) -> Pace | None:
+        """How far its device is behind its thread in these of its own steps; None while too few were measured."""
+        if rank not in self._row_of:
+            return None
+        row = np.array([self._row_of[rank]])
+        slots = np.flatnonzero(self._complete(row)[0] & np.isin(self._steps[row[0]], steps))
+        if slots.size < MIN_STEPS:
+            return None
+        view = _view(self._values[row[0], slots])
+        phase_s = {name: seconds for name in COMPUTE if (seconds := view.seconds[name]) is not None}
+        return Pace(view.step_s, view.behind_s, phase_s)
+
+
+def _view(values: Ints) -> DeviceView:
+    """Medians of measured steps."""
+    step_ns = (values[:, _END] - values[:, _BEGIN]).astype(np.float64)
+    low = float(np.median(values[:, _BEHIND] / step_ns))
+    high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
+    behind = values[:, _FIRST_PACE:]
+    low_N = np.median(behind, axis=0).tolist()
+    high_N = np.median(behind + values[:, _BRACKET, None], axis=0).tolist()
+    seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
+    return DeviceView(
+        step_s=float(np.median(step_ns)) / 1e9,
+        seconds={
+            name: float(np.median(values[:, _FIRST_PHASE + index])) / 1e9 if seen >> index & 1 else None
+            for index, name in enumerate(PHASES)
+        },
+        behind_share=high if high < KEEPS_PACE_SHARE else low if low >= KEEPS_PACE_SHARE else None,
+        keeps_pace=_keeps_pace(low, high),
+        num_steps=values.shape[0],
+        behind_s={
+            name: (low_ns / 1e9, high_ns / 1e9)
+            for name, low_ns, high_ns in zip(COMPUTE, low_N, high_N, strict=True)
+            if seen >> PHASES.index(name) & 1
+        },
+    )
 
 
 def _keeps_pace(low: float, high: float) -> bool | None:
@@ -389,20 +405,6 @@ def _with_device(
     for index, name in enumerate(PHASES):
         result[f"{name}_ns"][cells] = values[:, _FIRST_PHASE + index]
     return result
-
-
-def paces(views: Mapping[int, DeviceView], ranks: tuple[int, ...]) -> list[Pace | None]:
-    """Of each rank how far its device is behind its thread; None where that is not known."""
-    return [
-        Pace(
-            view.step_s,
-            view.behind_s,
-            {name: seconds for name in COMPUTE if (seconds := view.seconds[name]) is not None},
-        )
-        if (view := views.get(rank)) is not None
-        else None
-        for rank in ranks
-    ]
 
 
 def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:

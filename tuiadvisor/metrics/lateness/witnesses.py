@@ -34,9 +34,9 @@ class Witnesses:
         None  # of a rank: when looks found it so, ns of its host's clock
     )
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
-    # Where the table is of device times, of each row: how far its device is behind its thread, and the seconds a step
-    # that this waits for data since a job step, hidden or not.
-    paces: Sequence[Pace | None] | None = None
+    # Where the table is of device times, of each row: how far its device is behind its thread in these job steps, and
+    # the seconds a step that this waits for data since a job step, hidden or not.
+    paces: Callable[[Ints], Sequence[Pace | None]] | None = None
     thread_data_s: Callable[[int], Floats] | None = None
     # Since a job step, of each row: `share_at_limit` of its loader.
     loaders_at_limit: Callable[[int], Floats] | None = None

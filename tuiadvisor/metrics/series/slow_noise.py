@@ -78,19 +78,19 @@ def without_levels(
     work_RK: Floats,
     levels: Mapping[int, tuple[Change, ...]],
     least_s: float,
-    known: Collection[tuple[int, int]] = (),
+    known: Collection[int] = (),
 ) -> Floats:
     """The work as if no rank had gone to another level for long: what one was late by before is no noise of a peer.
 
-    levels: of each row that has any, its changes in order. least_s: smaller ones stay, as do those that did not last,
-    unless they are known to be no noise: (row, column) of each.
+    levels: of each row that has any, its changes in order, beyond what all have in common. least_s: smaller ones stay,
+    as do those that did not last. known: columns at which a rank changed by more than noise does: those of all rows
+    there are levels, as the others' are its mirror image.
     """
 
-    def is_level(row: int, change: Change, begin: int, end: int) -> bool:
-        if abs(change.shift) < least_s:
-            return False
-        return min(change.index - begin, end - change.index) >= LEVEL_STEPS or any(
-            row == whose and abs(change.index - at) <= MIN_SEGMENT_STEPS for whose, at in known
+    def is_level(change: Change, begin: int, end: int) -> bool:
+        lasted = min(change.index - begin, end - change.index) >= LEVEL_STEPS
+        return abs(change.shift) >= least_s and (
+            lasted or any(abs(change.index - at) <= MIN_SEGMENT_STEPS for at in known)
         )
 
     num_steps, result = work_RK.shape[1], work_RK
@@ -98,7 +98,7 @@ def without_levels(
         edges = [0, *(change.index for change in changes), num_steps]
         beyond_K = np.zeros(num_steps)
         for change, begin, end in zip(changes, edges[:-2], edges[2:], strict=True):
-            if is_level(row, change, begin, end):
+            if is_level(change, begin, end):
                 beyond_K[change.index :] += change.shift
         if beyond_K.any():
             result = result.copy() if result is work_RK else result

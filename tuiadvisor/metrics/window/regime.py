@@ -67,10 +67,10 @@ class Regime:
         return {row: found for row, found in self.rank_changes.items() if row not in self.intermittent_rows}
 
     @property
-    def beyond_noise(self) -> tuple[tuple[int, int], ...]:
-        """(row, column) of the changes of single ranks that were found to be more than noise that moves slowly."""
+    def beyond_noise(self) -> tuple[int, ...]:
+        """Columns at which single ranks changed by more than noise that moves slowly makes them."""
         begun = [] if self.begun_by is None else [(self.begun_by, self.begun_by_row)]
-        return tuple((row, change.index) for change, row in (*self.earlier, *begun) if row is not None)
+        return tuple(change.index for change, row in (*self.earlier, *begun) if row is not None)
 
 
 WHOLE: Final = Regime(0, (), {}, frozenset())
