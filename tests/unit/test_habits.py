@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
@@ -73,3 +75,14 @@ def test_late_steps_that_fall_by_lot_name_nobody() -> None:
         late = np.where(random.random((4, 60)) < 0.1, random.exponential(5, (4, 60)), 0.1)
         named += bool(late_more_often(late, late > 2.0, np.zeros(4, dtype=np.bool_)).any())
     assert named <= 3
+
+
+@pytest.mark.parametrize("num_ranks", [4, 8])
+@pytest.mark.parametrize(("before", "after"), [(30, 80), (50, 80), (80, 50)])
+def test_a_trouble_that_ended_is_no_noise_of_its_rank(num_ranks: int, before: int, after: int) -> None:
+    """It hid who was late all along, for it had lasted too short a time to be a level."""
+    job = Job(num_ranks=num_ranks, num_steps=before + after)
+    late, over = Fault("forward", (1,), 6 * MS), Fault("forward", (2,), 20 * MS, until=before)
+    for seed in range(3):
+        view = final_view(replace(job, seed=seed).with_faults(late, over))
+        assert [("straggler", (1,), "forward")] == above_info(view)

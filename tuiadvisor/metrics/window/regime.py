@@ -68,9 +68,9 @@ class Regime:
 
     @property
     def beyond_noise(self) -> tuple[int, ...]:
-        """Columns at which single ranks changed by more than noise that moves slowly makes them."""
-        begun = [] if self.begun_by is None else [(self.begun_by, self.begun_by_row)]
-        return tuple(change.index for change, row in (*self.earlier, *begun) if row is not None)
+        """Columns at which levels began, each by more than noise that moves slowly makes of a rank."""
+        begun = () if self.begun_by is None else (self.begun_by,)
+        return tuple(change.index for change in (*(change for change, _ in self.earlier), *begun))
 
 
 WHOLE: Final = Regime(0, (), {}, frozenset())

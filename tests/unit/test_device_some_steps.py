@@ -1,0 +1,51 @@
+"""A device's host or the device itself is late in some of the steps only: the steps in which it is tell which of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_devices import MS, DeviceJob, Fault, true_loss_s, view_of
+from test_device_situations import is_near, named, said
+
+pytestmark = pytest.mark.slow
+
+# The threads are as slow as the devices: either may be what a step waits for.
+HOST_BOUND = {"forward_host_s": 30 * MS, "backward_host_s": 52 * MS, "optimizer_host_s": 8 * MS}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("sync", [1, 10, 0])
+@pytest.mark.parametrize(
+    ("fault", "cause", "parts"),
+    [
+        (Fault("host", (1,), factor=12.0, every=3), "host", {}),
+        (Fault("host", (1,), factor=6.0, every=10, length=3), "host", {}),
+        (Fault("host", (1,), factor=6.0, onset=150), "host", {}),
+        (Fault("device", (1,), factor=1.6, every=3), "device", HOST_BOUND),
+        (Fault("device", (1,), factor=2.5, every=5), "device", HOST_BOUND),
+    ],
+)
+def test_host_and_device_are_told_apart_in_the_steps_that_are_late(
+    fault: Fault, cause: str, parts: dict[str, Any], sync: int, seed: int
+) -> None:
+    """All were told as the other of the two, by what the typical step showed."""
+    job = DeviceJob(num_steps=300, sync_every=sync, seed=seed, faults=(fault,), **parts)
+    view = view_of(job)
+    if view.verdict.decision in (None, "keep"):
+        assert true_loss_s(job) < 0.1 * (view.step.mean_s or 0), said(view)  # hidden behind what is launched ahead
+        return
+    assert {1} == named(view), said(view)
+    assert {1: cause} == {late.rank: late.cause for late in view.stragglers}, said(view)
+
+
+@pytest.mark.parametrize("num_ranks", [3, 4, 8])
+@pytest.mark.parametrize(("before", "after"), [(20, 50), (50, 50), (80, 50)])
+def test_another_devices_trouble_that_is_over_is_no_noise(num_ranks: int, before: int, after: int) -> None:
+    """It hid who was late all along: keep, at 19 % of the step."""
+    slow = Fault("device", (1,), factor=1.25)
+    over = Fault("device", (2,), factor=1.6, until=before)
+    job = DeviceJob(num_ranks=num_ranks, num_steps=before + after)
+    view = view_of(job.with_faults(slow, over))
+    assert {1} == named(view), said(view)
+    assert is_near(view.stragglers[0].loss_s_per_step, true_loss_s(job.with_faults(slow))), said(view)
