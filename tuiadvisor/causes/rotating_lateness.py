@@ -26,10 +26,13 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "wandering_share_low": share,
         **dict.fromkeys(("wandering_s", "wandering_steps", "wandering_since", "wandering_phase")),
         "wandering_words": "",
+        "wandering_ranks": "",
+        "wandering_in_data": 0 if compared else None,
     }
     lost = gain(diagnosis, facts)
     if wanders is None or lost is None or share is None or explains(diagnosis):
         return values
+    covers = wanders.cover >= MIN_COVER
     whole = f", mostly {PHASE_WORDS.get(wanders.phase, wanders.phase)}" if wanders.phase else ""
     return values | {
         "wandering_s": lost.loss_s,
@@ -38,7 +41,9 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "wandering_steps": round(wanders.found.stretch_steps),
         "wandering_since": wanders.since_step,
         "wandering_phase": wanders.phase,
-        "wandering_words": f"{rank_words(wanders.ranks)}{whole if wanders.cover >= MIN_COVER else ''}",
+        "wandering_words": f"{rank_words(wanders.ranks)}{whole if covers else ''}",
+        "wandering_ranks": rank_words(wanders.ranks),
+        "wandering_in_data": int(covers and wanders.phase == "data_wait"),
     }
 
 
@@ -65,6 +70,8 @@ job wandering_share_low share lower end of its interval
 job wandering_steps steps typical number of steps that a rank is the straggler before the next one is
 job wandering_since steps job step since which stragglers rotate; unknown where they always did
 job wandering_phase text phase that holds most of the delay
+job wandering_in_data flag 1 if most of the delay is waiting for batches
+job wandering_ranks text the ranks among which the straggler rotates
 job wandering_words text the ranks among which the straggler rotates, and the phase that holds most of the delay
 """,
     measure_job=measure_job,
