@@ -1,4 +1,4 @@
-"""A device's host or the device itself is late in some of the steps only: the steps in which it is tell which of them."""
+"""A device or its host is late in some of the steps only: the steps in which it is late tell which of them it is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_host_and_device_are_told_apart_in_the_steps_that_are_late(
     job = DeviceJob(num_steps=300, sync_every=sync, seed=seed, faults=(fault,), **parts)
     view = view_of(job)
     if view.verdict.decision in (None, "keep"):
-        assert true_loss_s(job) < 0.1 * (view.step.mean_s or 0), said(view)  # hidden behind what is launched ahead
+        assert true_loss_s(job) < 0.1 * (view.step.mean_s or 0), said(
+            view
+        )  # hidden behind what is launched ahead
         return
     assert {1} == named(view), said(view)
     assert {1: cause} == {late.rank: late.cause for late in view.stragglers}, said(view)

@@ -28,8 +28,8 @@ _UNITS_OF_BYTES: list[tuple[float, str]] = list(DECIMAL)
 
 _LEFT_OUT = {
     "warmup": "of warm-up",
-    "checkpoint": "with a checkpoint",
-    "eval": "with a forward without backward",
+    "checkpoint": "in or right after a checkpoint",
+    "eval": "in or right after a forward without backward",
     "capture": "under a capture",
     "periodic_pause": "with a periodic pause",
     "irregular_pause": "with an irregular pause",

@@ -19,7 +19,7 @@ from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.metrics.window.slow_stretches import MIN_LONGER
-from tuiadvisor.phases import BY_NAME, CHAIN, PHASES
+from tuiadvisor.phases import BY_NAME, CHAIN, PAUSES, PHASES
 from tuiadvisor.views.event import LevelChange
 from tuiadvisor.views.run_view import (
     RUN_FINISHED,
@@ -56,7 +56,8 @@ END_OF_TRACE: Final = "end of the imported trace"
 END_OF_DUMPS: Final = "end of the imported dumps"
 NOT_READ: Final = "worked out once the traces are read to their end; its time is in other until then"
 NOT_SHOWN: Final = "the imported source does not show it; its time is in other"
-NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
+NOT_STEADY: Final = "no steady step has one"
+COSTS: Final = "what its pauses cost is under findings"
 
 
 def run_info(roster: Roster) -> RunInfo:
@@ -332,8 +333,10 @@ def unknowns(
         "" if roster.header.imported is None else NOT_READ if is_part(roster.header.imported) else NOT_SHOWN
     )
     paused = {pause.kind for pause in diagnosis.steadiness.pauses}
+    left_out = {name: NOT_STEADY for name in PAUSES if name in diagnosis.steadiness.excluded}
+    left_out |= dict.fromkeys(paused, f"{NOT_STEADY}; {COSTS}")
     result = [
-        Unknown(name, NOT_STEADY if name in paused else not_shown or _why_phase(name, device, seen.pipeline))
+        Unknown(name, left_out.get(name) or not_shown or _why_phase(name, device, seen.pipeline))
         for name in PHASES
         if seconds[name] is None
     ]
