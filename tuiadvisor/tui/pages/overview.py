@@ -17,6 +17,7 @@ from tuiadvisor.tui.pages.details import action
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.deaths import GONE
+from tuiadvisor.views.finding_keys import keyed
 from tuiadvisor.views.shown_ranks import standing_out
 from tuiadvisor.views.unheard import UNHEARD
 
@@ -125,7 +126,7 @@ def _narrow(
     is_cut = len(verdict) == most and len(_verdict(view, width, most + 1)) > most
     verdict += [] if tight else sections.lenses(view, width)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
-    found = [row for each in view.findings for row in sections.finding(each, width)]
+    found = [row for key, each in keyed(view.findings).items() for row in sections.finding(key, each, width)]
     # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
     fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
     # What to do first has a row, a second one where ranks and findings have theirs.
@@ -291,12 +292,12 @@ def _finding_blocks(view: RunView, width: int, most: int) -> list[Line]:
     """Return the findings with their sentences; where not all fit, a remark has less room, then the others have."""
     for most_of_warning, most_of_remark, most_of_title in ROOM_OF_FINDINGS:
         rows: list[Line] = []
-        for each in view.findings:
+        for key, each in keyed(view.findings).items():
             most_rows = most_of_remark if each.severity == "info" else most_of_warning
             if most_rows:
-                rows += [*sections.finding_block(each, width, most_rows), BLANK]
+                rows += [*sections.finding_block(key, each, width, most_rows), BLANK]
             else:
-                rows += sections.finding(each, width, most_of_title)
+                rows += sections.finding(key, each, width, most_of_title)
         if len(rows) <= most:
             break
     return rows

@@ -357,11 +357,11 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     return [crop(row, width) for row in lines[: max(max_rows, 0)]]
 
 
-def finding(found: Finding, width: int, max_rows: int = 1) -> list[Line]:
+def finding(key: str, found: Finding, width: int, max_rows: int = 1) -> list[Line]:
     """Return a finding in one row: severity, sentence, what it costs; a title that is cut there in so many."""
     cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
     room = width - len(cost) - 2 if cost else width
-    sentence, target = _sentence(found, room - SEVERITY_WIDTH), ("finding", found.id)
+    sentence, target = _sentence(found, room - SEVERITY_WIDTH), ("finding", key)
     texts = wrap(sentence, room - SEVERITY_WIDTH)
     if not 1 < len(texts) <= max_rows:
         texts = [sentence]
@@ -382,7 +382,7 @@ def _sentence(found: Finding, room: int) -> str:
     return found.title
 
 
-def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
+def finding_block(key: str, found: Finding, width: int, max_rows: int) -> list[Line]:
     """Return a finding with its whole sentence, for screens with room."""
     cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
     head = line(
@@ -391,7 +391,7 @@ def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
         (f"  {found.pattern}", "dim"),
     )
     room = width - len(cost) - 2 if cost else width
-    target = ("finding", found.id)
+    target = ("finding", key)
     rows = [Line(spread(crop(head, room), line((cost, "strong")), width).spans, target)]
     rows += [Line(indent(line(text), 2).spans, target) for text in wrap(found.message, width - 2)]
     return _cut(rows, max_rows, width)
