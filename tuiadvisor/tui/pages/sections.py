@@ -139,28 +139,46 @@ def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
     return [*lines[: max_rows - 1], crop(Line((*last.spans, (" …", "dim"))), width)]
 
 
-def step_figures(view: RunView, width: int) -> Line:
-    """Return step time, of which the phases are shares, and throughput."""
+def step_figures(view: RunView, width: int, max_rows: int = 3) -> list[Line]:
+    """Return step time, of which the phases are shares, and throughput; what does not fit has a row of its own.
+
+    No figure is cut: of one that has no room at all nothing is shown.
+    """
     step = view.step
-    spans: list[Span] = [("mean ", "dim"), figure(text_of.seconds(step.mean_s))]
-    spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
+    told: list[list[Span]] = [
+        [("mean ", "dim"), figure(text_of.seconds(step.mean_s))],
+        [("p95 ", "dim"), figure(text_of.seconds(step.p95_s))],
+    ]
     if view.without_step_s is not None:  # the rates are those of the time before
-        spans += [("   no step for ", "dim"), (text_of.timer(view.without_step_s), "bad")]
-        return crop(Line(tuple(spans)), width)
-    spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
+        told.append([("no step for ", "dim"), (text_of.timer(view.without_step_s), "bad")])
+        return _in_whole_parts(told, width, max_rows)
+    told.append([figure(text_of.rate(step.throughput_steps_s, "steps/s"))])
     if step.rates_of:  # else it would contradict the mean beside it
-        spans.append((f" {step.rates_of}", "dim"))
+        told[-1].append((f" {step.rates_of}", "dim"))
     for value, what in ((step.throughput_samples_s, "samples"), (step.throughput_tokens_s, "tokens")):
         if value is not None:
-            spans += [("   ", "dim"), figure(text_of.rate(value, f"{what}/s"))]
-    slowed: list[Span] = []
-    if view.slowdown is not None:
-        slowed = [("   evened out ", "dim"), figure(text_of.factor(view.slowdown))]
-    fullest = [*spans, *slowed, (" faster", "dim")] if slowed else spans
-    for whole in (fullest, [*spans, *slowed]):
-        if length(Line(tuple(whole))) <= width:
-            return Line(tuple(whole))
-    return crop(Line(tuple(spans)), width)
+            told.append([figure(text_of.rate(value, f"{what}/s"))])
+    plain = _in_whole_parts(told, width, max_rows)
+    if view.slowdown is None:
+        return plain
+    slowed = [("evened out ", "dim"), figure(text_of.factor(view.slowdown))]
+    for last in ([*slowed, (" faster", "dim")], slowed):  # it is worth no row of its own
+        rows = _in_whole_parts([*told, last], width, max_rows)
+        if len(rows) == len(plain) and last[0] in rows[-1].spans:
+            return rows
+    return plain
+
+
+def _in_whole_parts(told: list[list[Span]], width: int, max_rows: int) -> list[Line]:
+    """Return parts in as few rows as they need, none cut in two."""
+    rows: list[list[Span]] = [[]]
+    for part in told:
+        gap: list[Span] = [("   ", "dim")] if rows[-1] else []
+        if gap and length([*rows[-1], *gap, *part]) > width:
+            gap = []
+            rows.append([])
+        rows[-1] += [*gap, *part]
+    return [crop(Line(tuple(each)), width) for each in rows[:max_rows]]
 
 
 def figure(text: str) -> Span:
