@@ -113,7 +113,7 @@ class Runs(Page):
     does: ClassVar = {"refresh": lambda place: place.shell.ask(ListRuns())}
     opens: ClassVar = {"run": open_run, "live": lambda place, _: go_live(place)}
     filter_hint = FILTER_HINT
-    labels: ClassVar = {"mark": "Mark ↓"}
+    labels: ClassVar = {"mark": "Mark ↓", "compare_marked": "Compare"}
     abouts: ClassVar = {"open": "replay this recording, or return to the live run"}
     of_run = False
     terms = ("verdict",)
