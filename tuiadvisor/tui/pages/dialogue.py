@@ -178,7 +178,7 @@ class DialoguePage(Page):
         number = text_of.count(found.num_answers, "answer") + " given"
         rows = [rule("dialogue", width, number)]
         if found.last:
-            rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}", width)]
+            rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}. {found.meaning}", width)]
             rows.append(line((fit("  take this answer back", width), "dim"), target=("back", found.last_id)))
         if _is_news(found):  # what was asked for is not looked for below the fold
             rows += bullet("other size:", found.wanted, width, "text")
