@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_CHARACTERS: Final = 500
 MAX_NODES: Final = 120
 MAX_MESSAGE: Final = 600
+MOST_NAMES: Final = 3  # in a hint
+LEAST_PREFIX: Final = 3  # letters that are the begin of a name, and no accident
 Number = float | int | bool
 _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -66,9 +68,11 @@ def one_line(text: str) -> str:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """A hint naming the closest valid name, empty when nothing is close."""
-    close = difflib.get_close_matches(name, sorted(valid), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """A hint naming the valid names that begin so, else the one that looks most alike; empty without either."""
+    known = sorted(valid)
+    close = [each for each in known if len(name) >= LEAST_PREFIX and each.startswith(name)]
+    close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, close[:MOST_NAMES]))}?" if close else ""
 
 
 class Condition:

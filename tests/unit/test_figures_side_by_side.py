@@ -10,8 +10,9 @@ from snapshot import views
 from synthetic_run import Fault, Job, final_view
 
 from tuiadvisor.app.whole_recording import whole_view
-from tuiadvisor.text.line import Line
+from tuiadvisor.text.line import Line, length
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
 from tuiadvisor.views.run_view import Unknown
 from tuiadvisor_rules.condition import RuleError
@@ -29,13 +30,40 @@ def test_a_throughput_with_pauses_is_not_the_inverse_of_the_mean_beside_it() -> 
     """37.7 ms and 7.21 steps/s stood side by side without a word after a stall of 48 s."""
     paused = final_view(Job(num_ranks=4, num_steps=200, faults=(Fault("checkpoint", None, 0.5, every=50),)))
     even = final_view(Job(num_ranks=4, num_steps=200))
-    assert "steps/s with pauses" in sections.step_figures(paused, 120).text
-    assert "with pauses" not in sections.step_figures(even, 120).text
+    assert "steps/s with pauses" in text_of(sections.step_figures(paused, 120))
+    assert "with pauses" not in text_of(sections.step_figures(even, 120))
+
+
+@pytest.mark.parametrize("width", [40, 60, 78, 80, 100])
+def test_no_figure_of_the_step_is_cut(width: int) -> None:
+    """At 80 columns it read "610 samples/s   19,527 ..."."""
+    view = views.straggler()
+    step = replace(
+        view.step, rates_of="with pauses", throughput_tokens_s=19_527.0, throughput_samples_s=610.0
+    )
+    view = replace(view, step=step)
+    rows = sections.step_figures(view, width)
+    assert all(length(row) <= width for row in rows)
+    assert "19,527 tokens/s" in text_of(rows)
+    assert "610 samples/s" in text_of(rows)
+    assert "…" not in text_of(rows)
+
+
+@pytest.mark.parametrize("height", range(16, 36))
+def test_a_row_too_few_for_the_figures_shows_whole_ones(height: int) -> None:
+    view = views.straggler()
+    step = replace(
+        view.step, rates_of="with pauses", throughput_tokens_s=19_527.0, throughput_samples_s=610.0
+    )
+    rows = Overview().lines(views.live(replace(view, step=step)), 80, height)
+    figures = next(place for place, row in enumerate(rows) if "p95" in row.text)
+    assert "…" not in rows[figures].text
+    assert height == len(rows)
 
 
 def test_what_evening_out_brings_is_not_told_as_what_the_job_is_slowed_by() -> None:
     """1.40x of the verdict, one rank at the pace of the other, and 1.17x of the line below it are two changes."""
-    told = sections.step_figures(whole_view(str(STAGES.with_name("device-ahead.tuirec"))), 160).text
+    told = text_of(sections.step_figures(whole_view(str(STAGES.with_name("device-ahead.tuirec"))), 160))
     assert "evened out 1.17\u00d7 faster" in told
     assert "slowed" not in told
 
@@ -47,7 +75,7 @@ def test_a_pipeline_on_devices_says_whose_clock_its_times_are_by() -> None:
     drawn = text_of(pipeline_lines(view.pipeline, 160, sections.clock(view)))
     assert "by the devices' clocks" in drawn
     assert "first chunk to last 35.2 ms" in drawn
-    assert "steps/s of all steps" in sections.step_figures(view, 160).text
+    assert "steps/s of all steps" in text_of(sections.step_figures(view, 160))
     on_host = views.pipeline()
     assert on_host.pipeline is not None
     assert "clocks" not in text_of(pipeline_lines(on_host.pipeline, 160, sections.clock(on_host)))

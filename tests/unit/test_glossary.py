@@ -207,11 +207,32 @@ def test_a_test_is_taken_from_its_first_question_to_its_score() -> None:
     assert "0 right of 1" in keyboard.press("down", "down", "enter")
     for place, question in enumerate(questions(views.straggler())[1:], 2):
         assert f"question {place} of {num}" in keyboard.press("right")
-        text = keyboard.press(*["down"] * (1 + question.choices.index(question.right)), "enter")
+        text = keyboard.press(*["down"] * question.choices.index(question.right), "enter")
         assert "Right." in text
     assert f"{num - 1} right of {num} answered; T begins anew" in text
     assert f"question {num} of {num}" in keyboard.press("right")
     assert f"question 1 of {num} · 0 right of 0" in keyboard.press("T")
+
+
+def test_enter_answers_what_is_highlighted_from_the_first_on() -> None:
+    """It did nothing and said nothing until down was pressed."""
+    keyboard = Keyboard(views.live(views.straggler()))
+    keyboard.press("T")
+    text = keyboard.press("enter")
+    assert "✗ none of them" in text
+    assert "0 right of 1 answered" in text
+
+
+def test_nobody_is_an_answer_and_the_right_one_where_nobody_was_named() -> None:
+    """Which rank holds the others up? offered ranks alone, of a run whose verdict named none."""
+    asked = {question.ask: question for question in questions(views.straggler())}
+    assert {"none of them", "rank 0", "rank 1", "rank 2"} == set(
+        asked["Which rank holds the others up?"].choices
+    )
+    calm = {question.ask: question for question in questions(views.healthy())}
+    held = calm["Which rank holds the others up?"]
+    assert "none of them" == held.right
+    assert 3 == len(held.choices)
 
 
 def test_a_run_that_goes_on_does_not_change_the_questions() -> None:

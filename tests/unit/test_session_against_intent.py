@@ -203,7 +203,7 @@ def test_more_devices_are_said_not_to_be_worth_it_where_even_the_best_case_is_no
     late = replace(SAVES, deadline_h=0.1)
     told_late = with_intent(short, late).decided
     assert told_late.decision == "keep"
-    assert "after the deadline in 0.1 h" in told_late.sentence
+    assert "but the deadline is in 0.1 h" in told_late.sentence
     assert "not worth more" not in told_late.sentence
     told = conduct([Recorded("a", short)], SAVES, {}, load_questions())
     assert "Not worth more than 16 devices" in told.decision.why

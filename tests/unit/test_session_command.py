@@ -58,6 +58,7 @@ def test_intent_is_written_read_and_taken_back(here: Path, capsys: pytest.Captur
     [
         ("objektive=time", "no key 'objektive'; did you mean 'objective'?"),
         ("objective=fast", "objective is 'fast'; write time, efficiency, cost"),
+        ("price=2.5", "did you mean 'price_of_time' or 'price_per_device_hour'?"),
         ("budget=-1", "budget is '-1', not a positive number"),
         ("budget=nan", "budget is 'nan'"),
         ("price_per_device_hour=0", "not a positive number"),

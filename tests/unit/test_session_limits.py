@@ -12,6 +12,7 @@ from tuiadvisor.session.against_intent import with_intent
 from tuiadvisor.session.conduct import conduct
 from tuiadvisor.session.economy import economy
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.limits import Least, Rest, missed
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor_rules.questions import load_questions
 
@@ -52,8 +53,32 @@ def test_a_deadline_that_is_missed_is_said_beside_the_decision() -> None:
     late = Intent(objective="time", deadline_h=0.001, remaining_steps=1e6)
     decided = with_intent(view, late).decided
     assert decided.decision == "tune"
-    assert "after the deadline in 0.001 h" in decided.sentence
-    assert "nothing that was found would keep it" in decided.sentence
+    assert "but the deadline is in 0.001 h" in decided.sentence
+    assert "still not within it" in decided.sentence
     assert decided.speedup == view.verdict.speedup
     session = conduct([Recorded("a", view)], late, {}, load_questions())
-    assert "after the deadline in 0.001 h" in session.decision.why
+    assert "but the deadline is in 0.001 h" in session.decision.why
+
+
+def test_what_the_rest_could_take_at_best_says_what_the_named_losses_are_of_it() -> None:
+    """It named two losses as "every loss that was found", which together were a third of the hours."""
+    waits = Least(0.4, None, "A waits; B pauses", (("A waits", 0.2), ("B pauses", 0.1)))
+    told = missed(Rest(10.0, None, 0.0, waits), Intent(deadline_h=8), 1.0)
+    assert told is not None
+    assert told.reachable
+    assert told.words.startswith(
+        "the rest of the run takes 10 h, but the deadline is in 8 h; without all losses"
+    )
+    assert "at best, within it: " in told.words
+    assert (
+        "of which 2 h by “A waits” and 1 h by “B pauses”, the rest by smaller losses and chance" in told.words
+    )
+    late = missed(Rest(10.0, None, 0.0, waits), Intent(deadline_h=2), 1.0)
+    assert late is not None
+    assert "still not within it" in late.words
+    nothing = missed(Rest(10.0, None, 0.0, Least()), Intent(deadline_h=2), 1.0)
+    assert nothing is not None
+    assert nothing.words.endswith("in 2 h; nothing that was found would change that")
+    dear = missed(Rest(10.0, 100.0, 0.0, waits), Intent(deadline_h=2, budget=50), 1.0)
+    assert dear is not None
+    assert "costs 100, beyond the budget of 50 and takes 10 h, but the deadline is in 2 h" in dear.words

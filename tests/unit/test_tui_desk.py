@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from snapshot import desks, views
@@ -86,6 +87,19 @@ def test_search_keeps_the_rows_with_all_words(keyboard: Keyboard) -> None:
     assert "" == keyboard.place.at(Runs).filter
     keyboard.press("escape")
     assert "overview" == keyboard.page
+
+
+def test_a_mark_goes_on_to_the_next_row_and_says_so(keyboard: Keyboard) -> None:
+    """m, down, m marked the first and the third, and no word said that m had moved the cursor."""
+    assert "m Mark ↓" in keyboard.press("8", "down")
+    first = keyboard.place.at(Runs).cursor
+    text = keyboard.press("m")
+    assert "is marked, the cursor on the next row: m marks another, c compares" in text
+    assert first != keyboard.place.at(Runs).cursor
+    keyboard.press("m")
+    assert 2 == len(keyboard.place.at(Runs).marked)
+    keys = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
+    assert "mark and go to the next row" in keys
 
 
 def test_enter_opens_a_recording_and_the_live_row_leads_back(keyboard: Keyboard) -> None:

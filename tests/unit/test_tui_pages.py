@@ -368,7 +368,13 @@ def test_an_ended_run_cannot_be_seen_in_detail() -> None:
 def test_goodput_of_an_earlier_moment_has_its_reason_and_the_window_its_name() -> None:
     """It was "no step yet, or an earlier moment" beside a figure of goodput that was of other seconds."""
     past = replace(views.straggler(), wall=None)
-    assert "an earlier moment is shown" in "\n".join(screen(views.live(past), 80, 24, ("W",)))
+    told = " ".join(" ".join(screen(views.live(past), 80, 24, ("W",))).split())
+    assert "an earlier moment is shown" in told
+    assert "End goes there" in told
+    # Screen 1 had a figure there, and this page was empty.
+    assert "what is known at this moment" in told
+    assert f"goodput of steady steps {text_of.share(past.useful_share)}" in told
+    assert "what a step loses to" in told
     assert "goodput of steady steps" in "\n".join(screen(views.live(past), 160, 45))
     none_yet = replace(past, last_step=None)
     assert "goodput unknown: no step was seen yet" in "\n".join(screen(views.live(none_yet), 80, 24, ("W",)))

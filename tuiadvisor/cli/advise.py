@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ from tuiadvisor.session.serving import is_serving, serving_json, serving_markdow
 from tuiadvisor.session.spoken import moment_lines
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.text.printed import fitted, say
 from tuiadvisor.tui.contract.desk import Advise
 from tuiadvisor.tui.contract.feed import End
 from tuiadvisor_rules.questions import load_questions
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     Hold = Callable[[Answers, str, Collection[str]], Session]  # answers, the last question, those skipped
 
 MAX_RUNS: Final = 32
+ROOM_TO_ANSWER: Final = 12  # cells beside a question
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -103,11 +106,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_document(document(session))
     elif options.why:
-        print("\n".join(why_lines(session.whys[NAMES.index(options.why)])))
+        say("\n".join(why_lines(session.whys[NAMES.index(options.why)])))
     elif asks:
-        print("\n".join(decision_lines(session)))
+        say("\n".join(decision_lines(session)))
     else:
-        print(markdown(session), end="")
+        say(markdown(session).removesuffix("\n"))
     return 0
 
 
@@ -137,7 +140,7 @@ def _on_serving(options: argparse.Namespace) -> int:
     if options.json:
         print_document(serving_json(session))
     else:
-        print(serving_markdown(session))
+        say(serving_markdown(session))
     return 0
 
 
@@ -207,7 +210,7 @@ def ask_all(hold: Hold, answers: dict[str, str | float], read: Callable[[str], s
     while True:
         session = hold(answers, last, skipped)
         found = session.dialogue
-        print("\n".join(moment_lines(found, is_first=is_first)))
+        say("\n".join(moment_lines(found, is_first=is_first)))
         is_first = False
         if found.question is None:
             print()
@@ -226,13 +229,13 @@ def _take_answer(
     """Ask until it is answered or skipped; False: the user wants no further question."""
     while (answer := _ask(asked, read)) != "q":
         if answer == "?":
-            print(f"  Measure it: {asked.measure}")
+            say(f"  Measure it: {asked.measure}")
             continue
         try:
             if answer:
                 answers[asked.id] = checked_answer(question, answer)
         except TuiadvisorError as error:
-            print(f"  {str(error).removeprefix(f'{asked.id}: ')}")
+            say(f"  {str(error).removeprefix(f'{asked.id}: ')}")
         else:
             return True
     return False
@@ -240,8 +243,13 @@ def _take_answer(
 
 def _ask(asked: Asked, read: Callable[[str], str]) -> str:
     how = {"yes_no": "yes/no", "number": asked.unit}.get(asked.kind, "/".join(asked.choices))
+    # What is read beside the cursor is one row; readline breaks a longer one within a word.
+    rows = f"{asked.ask} [{how}; empty: skip, ?: how to measure, q: decide now]"
+    if sys.stdout.isatty():
+        *above, rows = fitted(rows, shutil.get_terminal_size().columns - ROOM_TO_ANSWER).split("\n")
+        print(*above, sep="\n", end="\n" if above else "")
     try:
-        return read(f"{asked.ask} [{how}; empty: skip, ?: how to measure, q: decide now] ").strip()
+        return read(f"{rows} ").strip()
     except EOFError:
         return "q"
 

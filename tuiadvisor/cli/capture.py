@@ -24,6 +24,7 @@ from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.cli.roof import summary_with_roof
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.text.printed import one_row, say
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_document(document)
     else:
-        print("\n".join(_lines(document, results, missing)))
+        say("\n".join(_lines(document, results, missing)))
     return int(bool(missing) or any(result.file is None for result in results))
 
 
@@ -137,7 +138,7 @@ class _Progress:
 
     def show(self, text: str) -> None:
         if self._is_terminal and text != self._shown:
-            print(f"\r\x1b[2Kcapturing: {text}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[2K{one_row(f'capturing: {text}')}", end="", file=sys.stderr, flush=True)
             self._shown = text
 
     def end(self) -> None:

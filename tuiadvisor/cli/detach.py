@@ -12,6 +12,7 @@ from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.errors import FailureError
 from tuiadvisor.inject import inject
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.printed import say
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             f"probes are still mapped in {', '.join(map(str, left))}: these ranks make no progress; they come out "
             "at the next step, or by themselves 30 s after their agent has gone"
         )
-    print(
+    say(
         f"{text_of.count(len(probed), 'probe')} taken out of {text_of.count(len(ranks), 'rank')}"
         if probed
         else f"no probes in {text_of.count(len(ranks), 'rank')}"

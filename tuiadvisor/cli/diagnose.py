@@ -20,6 +20,7 @@ from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.report.document import document, job_document
 from tuiadvisor.session.against_intent import with_intent
 from tuiadvisor.session.economy import economy, economy_lines
+from tuiadvisor.text.printed import say
 from tuiadvisor.tui.pages.job import job_lines
 from tuiadvisor.tui.pages.once import plain_summary
 
@@ -66,12 +67,12 @@ def _say_import(name: str, error: WithoutStepsError) -> int:
 def _view(path: str, read: dict[str, str], options: argparse.Namespace) -> RunView:
     name = one_line(path)
 
-    def say(note: str) -> None:
+    def note_it(note: str) -> None:
         print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
 
     if options.steps is None:
-        return whole_view(read[path], work_of(options), say)
-    return diagnose(frames_of(read[path], say), options.steps, work_of(options))
+        return whole_view(read[path], work_of(options), note_it)
+    return diagnose(frames_of(read[path], note_it), options.steps, work_of(options))
 
 
 def _run_job(options: argparse.Namespace, read: dict[str, str]) -> int:
@@ -99,7 +100,9 @@ def _run_one(options: argparse.Namespace, read: dict[str, str]) -> int:
         whole = {**document(view), "economics": economics}
         print_document(whole)
     else:
-        print("\n".join([plain_summary(view), *economy_lines(economics, intent)]))
+        print(plain_summary(view))
+        if stated := economy_lines(economics, intent):
+            say("\n".join(stated))
     why = None if options.steps else why_unwatched(view) or why_stepless(view) or _why_empty(view)
     if why is not None:
         raise FailureError(f"{name}: {why}")

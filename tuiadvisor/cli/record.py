@@ -23,6 +23,7 @@ from tuiadvisor.cli.options.target import open_session
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.printed import one_row, say
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.views.run_view import RUN_FINISHED
 
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         return _record(options, lambda _: None)
     pid, url = run_in_background(lambda announce: _record(options, announce), f"{options.output}.log")
     output = one_line(options.output)
-    print(f"recording in {output} as process {pid}; its output is in {output}.log")
+    say(f"recording in {output} as process {pid}; its output is in {output}.log")
     print(f"watch it: tuiadvisor watch {shell_word(url)}")
     print(f"end it:   kill {pid}")
     return 0
@@ -120,15 +121,15 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     stepless = why_stepless(view)
     if stepless is not None:
         raise FailureError(f"{stepless} ({options.output} holds no step)")
-    print(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")
+    say(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")
     for line in left_out(view):
-        print(line)
+        say(line)
     if ended_alone and view is not None and view.ended and view.ended != RUN_FINISHED:
-        print(f"the recording ended before it was asked to: {view.ended}")
+        say(f"the recording ended before it was asked to: {view.ended}")
     if view is not None and (said := against_stated(view).decided.sentence):
-        print(said)
+        say(said)
     for past in view.past if view is not None else ():
-        print(f"over by now: {past.finding.title} ({past_facts(past)})")
+        say(f"over by now: {past.finding.title} ({past_facts(past)})")
     return 0
 
 
@@ -166,7 +167,7 @@ def _follow(
             break
         line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {recorded_ranks(view)}"
         if sys.stderr.isatty() and line != shown:
-            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[2K{one_row(line)}", end="", file=sys.stderr, flush=True)
             shown = line
         time.sleep(0.2)
     if shown:

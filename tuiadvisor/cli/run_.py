@@ -25,6 +25,7 @@ from tuiadvisor.errors import EndedError, TuiadvisorError, one_line
 from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.permission import tracing_forbidden
 from tuiadvisor.stream.recording import check_place
+from tuiadvisor.text.printed import say
 from tuiadvisor.tui.pages.once import plain_summary
 
 logger: Final = log.Logger(__name__)
@@ -125,15 +126,12 @@ def _follow(
         _say(f"not watched any more: an error of tuiadvisor's own ({error!r})")
     if training.poll() is None:
         prints = f" and prints to {one_line(output.path)}" if output is not None and output.path else ""
-        print(
-            f"the training goes on (process {training.pid}){prints}; waiting for its end, ^C ends it",
-            flush=True,
-        )
+        say(f"the training goes on (process {training.pid}){prints}; waiting for its end, ^C ends it")
     return _exit_code(training)
 
 
 def _say(line: str) -> None:
-    print(f"tuiadvisor run: {line}", file=sys.stderr, flush=True)
+    say(f"tuiadvisor run: {line}", stream=sys.stderr)
 
 
 def _exit_code(training: subprocess.Popen[bytes]) -> int:
@@ -155,7 +153,7 @@ def _environment() -> dict[str, str] | None:
     forbidden = tracing_forbidden()
     if forbidden is None:
         return None
-    print(f"tuiadvisor run: {forbidden[0]}: the training is started armed", file=sys.stderr)
+    _say(f"{forbidden[0]}: the training is started armed")
     return arm_environment(dict(os.environ))
 
 

@@ -23,6 +23,7 @@ from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.events import EXITING
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.printed import say, unbroken
 from tuiadvisor.tui.contract.feed import End
 from tuiadvisor.tui.pages.once import plain_summary
 
@@ -103,7 +104,7 @@ def see_end(feed: LiveFeed, agent_ended: Callable[[], bool]) -> None:
     deadline = time.monotonic() + END_GRACE_S
     if not exiting_ranks(feed.latest().view):
         return
-    print("ranks are exiting: waiting to see how they end, ^C leaves at once", flush=True)
+    say("ranks are exiting: waiting to see how they end, ^C leaves at once")
     while exiting_ranks(feed.latest().view) and not agent_ended() and time.monotonic() < deadline:
         time.sleep(READ_S)
 
@@ -131,9 +132,9 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
     print(plain_summary(view))
     missing_s = view.window.missing_s
     if view.verdict.decision is None and view.window.num_missing_steps and missing_s is not None:
-        print(f"longer would tell: --for {_for_words(patience_s + ROOM * missing_s)}")
+        say(f"longer would tell: --for {_for_words(patience_s + ROOM * missing_s)}")
     elif view.verdict.decision is not None and (short := _of_how_little(view)):
-        print(short)
+        say(short)
     return 0
 
 
@@ -215,7 +216,7 @@ def take_leave(feed: LiveFeed, output: str | None) -> None:
         raise feed.failure
     say_goodbye(feed.latest(), output)
     for answer in feed.answers:
-        print(answer)
+        say(answer)
 
 
 def say_goodbye(state: FeedState | None, output: str | None, *, with_verdict: bool = True) -> None:
@@ -223,13 +224,12 @@ def say_goodbye(state: FeedState | None, output: str | None, *, with_verdict: bo
     view = None if state is None else state.view
     is_of_run = state is not None and state.phase not in ASIDE
     if with_verdict and is_of_run and view is not None and view.decided.sentence:
-        print(view.decided.sentence)
+        say(view.decided.sentence)
     if output:
         ends = ""
         why = WHY_IT_ENDS.get("" if state is None else state.phase)
         if why is not None and not (view is not None and view.ended):
             at = "" if view is None or view.last_step is None else f" at step {view.last_step:,}"
             ends = f" (it ends{at}, where {why}; the training goes on unrecorded)"
-        print(
-            f"recorded in {one_line(output)}{ends}; look again with: tuiadvisor replay {shell_word(output)}"
-        )
+        command = unbroken(f"tuiadvisor replay {shell_word(output)}")
+        say(f"recorded in {one_line(output)}{ends}; look again with: {command}")

@@ -88,6 +88,7 @@ class Dialogue:
     is_open: bool = False  # nothing is decided yet
     last_id: str = ""  # the question that `last` answers
     looked: str = ""  # what sampled stacks have answered
+    meaning: str = ""  # of the last answer; "" where it only counts for causes
 
 
 def dialogue(
@@ -132,6 +133,7 @@ def dialogue(
         looked=material.run.look.words if material.run.look is not None else "",
         last=_last(questions, answers, last),
         last_id=last if last in answers else "",
+        meaning=_meaning(questions, answers, last),
         num_answers=len(answers),
         num_left=len(left_out) if why_over and len(answers) < MAX_ANSWERS else len(worth),
         wanted=size_words(material.case),
@@ -326,6 +328,13 @@ def _causes(material: Material, was: Material | None, *, is_first: bool) -> tupl
         was = replace(material, run=replace(material.run, look=None))
     now, before = _weights(material), {} if was is None else _weights(was)
     return tuple(Cause(words, before.get(words), share) for words, share in now.items())
+
+
+def _meaning(questions: tuple[Question, ...], answers: Answers, last: str) -> str:
+    asked = next((one for one in questions if one.id == last), None)
+    if asked is None or last not in answers:
+        return ""
+    return asked_of(asked, answers[last], is_over=False).meaning
 
 
 def _last(questions: tuple[Question, ...], answers: Answers, last: str) -> str:

@@ -29,6 +29,7 @@ class Least:
     share: float = 1.0
     finding: Finding | None = None  # that would take most
     named: str = ""
+    takes: tuple[tuple[str, float], ...] = ()  # what is named, and the share of the step that each takes
 
 
 NOTHING_FOUND: Final = Least()
@@ -74,7 +75,9 @@ def least(run: Facts) -> Least:
     # Two precisions are one lever.
     first = next((one for one in named if precise[id(one)]), None)
     named = [one for one in named if not precise[id(one)] or one is first][:MOST_NAMED]
-    return Least(min(share, 1.0), named[0] if named else None, "; ".join(one.title for one in named))
+    takes = tuple((one.title, max(losses[id(one)] / step_s, precise[id(one)])) for one in named)
+    first_of_all = named[0] if named else None
+    return Least(min(share, 1.0), first_of_all, "; ".join(one.title for one in named), takes)
 
 
 def _useful(run: Facts, lost: float) -> float:
@@ -94,34 +97,42 @@ def missed(rest: Rest, intent: Intent, gain: float) -> Missed | None:
     hours, cost = rest.hours, rest.cost
     surely = max(1 - NOISE - rest.slack, 0.0)
     share = min(surely * rest.least.share, surely / gain)
-    said, changes, is_reachable = [], [], True
+    said, bests, changes, is_reachable = [], [], [], True
     if intent.budget is not None and cost is not None and cost * surely > intent.budget:
-        said.append(
-            f"the rest of the run costs {amount(cost)}, beyond the budget of {amount(intent.budget)}: "
-            f"{amount(cost * share)} at best"
-        )
+        said.append(f"costs {amount(cost)}, beyond the budget of {amount(intent.budget)}")
+        bests.append(f"cost {amount(cost * share)}")
         changes.append("a larger budget")
         is_reachable = cost * share <= intent.budget
     if intent.deadline_h is not None and hours * surely > intent.deadline_h:
-        said.append(
-            f"the rest of the run takes {amount(hours)} h, after the deadline in {amount(intent.deadline_h)} h: "
-            f"{amount(hours * share)} h at best"
-        )
+        said.append(f"takes {amount(hours)} h, but the deadline is in {amount(intent.deadline_h)} h")
+        bests.append(f"take {amount(hours * share)} h")
         changes.append("a later deadline")
         is_reachable = is_reachable and hours * share <= intent.deadline_h
     if not said:
         return None
-    by = (
-        f", with every loss that was found gone ({rest.least.named})"
-        if rest.least.named and share < surely
-        else ""
-    )
-    what = "it" if len(said) == 1 else "both"
-    could = (
-        f"; that would keep {what} at best" if is_reachable else f"; nothing that was found would keep {what}"
-    )
+    what = f"the rest of the run {' and '.join(said)}"
     change = ", ".join([*changes, "fewer steps"])
-    return Missed(f"{'; '.join(said)}{by}{could}", is_reachable, f"{change[0].upper()}{change[1:]}.")
+    would_change = f"{change[0].upper()}{change[1:]}."
+    if share >= surely:
+        return Missed(f"{what}; nothing that was found would change that", is_reachable, would_change)
+    in_limits = {True: "within ", False: "still not within "}[is_reachable] + (
+        "both" if len(said) > 1 else "it"
+    )
+    saved = _saved_words(rest, share, in_hours="take" in bests[-1])
+    best = f"without all losses that were found it would {' and '.join(bests)} at best"
+    return Missed(f"{what}; {best}, {in_limits}{saved}", is_reachable, would_change)
+
+
+def _saved_words(rest: Rest, share: float, *, in_hours: bool) -> str:
+    """How much less that is, and which part of it the largest losses are; "" where they are said to take more."""
+    whole, unit = (rest.hours, " h") if in_hours else (rest.cost or 0.0, "")
+    takes = rest.least.takes
+    if not takes or sum(part for _, part in takes) > 1 - share:
+        return ""
+    parts = " and ".join(f"{amount(whole * part)}{unit} by “{title}”" for title, part in takes)
+    return (
+        f": {amount(whole * (1 - share))}{unit} less, of which {parts}, the rest by smaller losses and chance"
+    )
 
 
 def amount(value: float) -> str:

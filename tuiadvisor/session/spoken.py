@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.dialogue import Cause, Dialogue
 
 MAX_CAUSES: Final = 6
+UNMOVED: Final = "It is kept; causes, change and decision stay as they were."
 WEIGHTS: Final = "causes, of 100 by loss explained and answers: where to look first, not a probability"
 
 
@@ -28,7 +29,7 @@ def moment_lines(found: Dialogue, *, is_first: bool) -> list[str]:
     if found.wanted and (is_first or found.wanted != found.wanted_before):
         rows.append(found.wanted)
     if not rows and found.last:
-        rows.append("That moved nothing by itself.")
+        rows.append(f"{found.meaning} {UNMOVED}".lstrip())
     if found.question is None:
         return [*rows, found.why_over]
     left = f"{found.num_left} question{'' if found.num_left == 1 else 's'}"

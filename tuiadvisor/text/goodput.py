@@ -24,7 +24,7 @@ BESIDE_STEADY_STEPS: Final = frozenset(
     {"startup", "warmup", "before_change", "unnamed", "done_again", "restart", "gap", "hang", *PAUSES}
 )
 WORTH_SAYING: Final = 0.1  # of the step: as rule communication_bound, from where exposed time deserves a look
-EARLIER = "an earlier moment is shown; End goes to the newest"
+EARLIER = "an earlier moment is shown, and the whole wall time is accounted for at the newest one alone; End goes there"
 
 
 def name_of(view: RunView) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 FEWEST: Final = 2  # choices
+WHO: Final = "Which rank holds the others up?"
+NOBODY: Final = "none of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,35 @@ def _asked(ask: str, right: str, others: tuple[str | None, ...], because: str) -
 
 def _who(view: RunView) -> Question | None:
     found = worst(view)
-    if found is None or len(view.ranks) < FEWEST:
+    if len(view.ranks) < FEWEST:
         return None
+    if found is None:
+        return _nobody(view)
     others = [row for row in view.ranks if row.rank not in {one.rank for one in view.stragglers}]
     waiting = sorted(others, key=lambda row: (-(row.wait_s or 0.0), row.rank))[:2]
     return _asked(
-        "Which rank holds the others up?",
+        WHO,
         f"rank {found.rank}",
-        tuple(f"rank {row.rank}" for row in waiting),
+        (*(f"rank {row.rank}" for row in waiting), NOBODY),
         f"Rank {found.rank} arrives last at the gradient barrier and costs "
         f"{text_of.seconds(found.loss_s_per_step)} a step; those that wait are its victims.",
+    )
+
+
+def _nobody(view: RunView) -> Question | None:
+    """Of a run that was judged; None where a part of the ranks is named for something else that others wait for."""
+    is_unknown = not view.window.enough or any(entry.metric == "stragglers" for entry in view.unknown)
+    is_some = any(0 < len(each.ranks) < len(view.ranks) for each in view.findings)
+    waiting = [row for row in view.ranks if row.wait_s is not None]
+    if is_unknown or is_some or view.stall is not None or len(waiting) < FEWEST:
+        return None
+    ordered = sorted(waiting, key=lambda row: (row.wait_s or 0.0, row.rank))
+    return _asked(
+        WHO,
+        NOBODY,
+        (f"rank {ordered[0].rank}", f"rank {ordered[-1].rank}"),
+        "One of them is last at the gradient barrier in every step, but no single one late often enough, or by "
+        "enough, to be named.",
     )
 
 

@@ -150,6 +150,7 @@ class Page:
         self.cursor: Target | None = None
         self.top = 0  # first visible row of a page longer than the screen
         self.num_rows = 0
+        self.rows_shown = 0  # at once of those; 0: not drawn yet
         self.num_below = 0  # rows that do not fit on the screen any more
         self.targets: list[Target] = []
         self.follows = False  # the cursor moved: bring it into view
@@ -203,8 +204,9 @@ class Page:
         self.follows = True
 
     def turn(self, rows: int) -> None:
-        """Show the next or former screenful."""
-        self.scroll(rows)
+        """Show the next or former screenful, of what scrolls where a part of the page stands still."""
+        most = self.rows_shown or abs(rows)
+        self.scroll(max(min(rows, most), -most))
 
     def scroll(self, rows: int) -> None:
         """Move the view; `lines` keeps it within the page."""
@@ -240,7 +242,7 @@ class Page:
 
     def arranged(self, rows: list[Line], width: int, height: int) -> list[Line]:
         """Return the visible part of the rows with the cursor drawn; remembers the targets."""
-        self.num_rows = len(rows)
+        self.num_rows, self.rows_shown = len(rows), height
         self.target_rows = {}
         for index, row in enumerate(rows):
             if row.target is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.tui.contract.desk import Report
 from tuiadvisor.tui.contract.page import Command
 from tuiadvisor.tui.pages.overview import Overview
+from tuiadvisor.views.finding_keys import keyed
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
@@ -28,10 +29,10 @@ def select_finding(place: Place, by: int) -> None:
     overview = place.at(Overview)
     if place.page is not overview:
         place.show_page(overview)
-    ids = [finding.id for finding in place.state.view.findings] if place.state.view else []
+    keys = list(keyed(place.state.view.findings)) if place.state.view else []
     current = overview.cursor[1] if overview.cursor else ""
-    index = ids.index(current) + by if current in ids else 0 if by > 0 else -1
-    overview.cursor = ("finding", ids[index % len(ids)])
+    index = keys.index(current) + by if current in keys else 0 if by > 0 else -1
+    overview.cursor = ("finding", keys[index % len(keys)])
 
 
 def change_theme(place: Place) -> None:

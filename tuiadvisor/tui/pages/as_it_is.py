@@ -29,7 +29,7 @@ def as_it_is(view: RunView | None, width: int, rows: int, *, with_prospects: boo
         rule("this run as it is now", width, *sections.windows(view)),
         *sections.verdict(view, width, VERDICT_ROWS),
         BLANK,
-        sections.step_figures(view, width),
+        *sections.step_figures(view, width),
         *sections.phases(view, width, PHASE_ROWS),
     ]
     changed = all_lines(view, width) if with_prospects else []

@@ -149,7 +149,7 @@ class ComparePage(Page):
             ("m",),
             "m",
             "Mark",
-            "mark a recording, or take its mark away; c compares two",
+            "mark a recording and go to the next row, or take its mark away; c compares two",
             "runs",
             lambda place: place.say(place.at(Runs).mark()),
             ON_RUNS,

@@ -25,6 +25,7 @@ from tuiadvisor.tui.pages.stack_card import (
 )
 from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.finding_keys import keyed
 from tuiadvisor.views.shares import known_phases
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ WIDE = 116  # columns from which two blocks stand side by side
 NAME_WIDTH = 18  # of a fact
 
 
-def open_finding(place: Place, finding: str) -> None:
+def open_finding(place: Place, key: str) -> None:
     """Show a finding."""
     page = place.at(FindingPage)
-    page.finding_id = finding
+    page.key = key
     place.show_detail(page)
-    ask_for_finding(place, finding)
+    ask_for_finding(place, key)
 
 
 def open_neighbour(place: Place, by: int) -> None:
@@ -68,15 +69,15 @@ class FindingPage(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self.finding_id = ""
+        self.key = ""
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the finding, or that it is no longer there."""
         if state.view is None:
             return waiting(state, width, height)
-        found = next((each for each in state.view.findings if each.id == self.finding_id), None)
+        found = keyed(state.view.findings).get(self.key)
         room = width - 2 * MARGIN
-        rows = finding_lines(state.view, found, room) if found else _gone(self.finding_id, room)
+        rows = finding_lines(state.view, found, room) if found else _gone(self.key, room)
         rows = [indent(each, MARGIN) if each.spans else each for each in rows]
         shown = self.arranged(rows, width, height)
         self.targets = []
@@ -85,21 +86,21 @@ class FindingPage(Page):
     def shows_announced(self, state: FeedState) -> bool:
         """The card that explains this finding."""
         view = state.view
-        found = next((each for each in view.findings if each.id == self.finding_id), None) if view else None
+        found = keyed(view.findings).get(self.key) if view else None
         asked = of_finding(view, found) if view is not None and found is not None else None
         return asked is not None and state.notice_card == (asked.rank, asked.subject)
 
     def neighbour(self, view: RunView | None, by: int) -> str | None:
-        """Return the id of the next finding, around the end."""
-        ids = [each.id for each in view.findings] if view else []
-        if not ids:
+        """Return the key of the next finding, around the end."""
+        keys = list(keyed(view.findings)) if view else []
+        if not keys:
             return None
-        index = ids.index(self.finding_id) if self.finding_id in ids else -1 if by > 0 else 0
-        return ids[(index + by) % len(ids)]
+        index = keys.index(self.key) if self.key in keys else -1 if by > 0 else 0
+        return keys[(index + by) % len(keys)]
 
 
-def _gone(finding_id: str, width: int) -> list[Line]:
-    text = f"The finding {finding_id} no longer holds: the steps seen since then do not show it. Press esc."
+def _gone(key: str, width: int) -> list[Line]:
+    text = f"The finding {key} no longer holds: the steps seen since then do not show it. Press esc."
     return [BLANK, *(line((row_text, "dim")) for row_text in wrap(text, width))]
 
 
@@ -189,7 +190,12 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         rows += beside(_step_rows(view, rank, left), left, _barrier_rows(view, rank, width - left - 3))
     else:
         rows += [*_step_rows(view, rank, width), BLANK, *_barrier_rows(view, rank, width)]
-    mine = [row for each in view.findings if rank.rank in each.ranks for row in sections.finding(each, width)]
+    mine = [
+        row
+        for key, each in keyed(view.findings).items()
+        if rank.rank in each.ranks
+        for row in sections.finding(key, each, width)
+    ]
     rows += [BLANK, rule("its findings", width), *mine] if mine else []
     return [crop(each, width) for each in rows]
 

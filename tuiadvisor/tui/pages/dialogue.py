@@ -178,7 +178,7 @@ class DialoguePage(Page):
         number = text_of.count(found.num_answers, "answer") + " given"
         rows = [rule("dialogue", width, number)]
         if found.last:
-            rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}", width)]
+            rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}{_meant(found)}", width)]
             rows.append(line((fit("  take this answer back", width), "dim"), target=("back", found.last_id)))
         if _is_news(found):  # what was asked for is not looked for below the fold
             rows += bullet("other size:", found.wanted, width, "text")
@@ -197,6 +197,12 @@ class DialoguePage(Page):
             shown = f"  {word}" if word else f"  enter, then {answer_hint(asked)}"
             rows.append(line((fit(shown, width), "text"), target=("answer", word)))
         return [*rows, *bullet("to find out:", asked.measure, width, "dim")]
+
+
+def _meant(found: Dialogue) -> str:
+    """What the answer means, where nothing on the screen moved by it."""
+    moved = found.change_before or found.decision_before or any(_moved(one)[0] != " " for one in found.causes)
+    return "" if moved or not found.meaning else f". {found.meaning}"
 
 
 def _is_news(found: Dialogue) -> bool:

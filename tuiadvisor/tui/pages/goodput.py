@@ -9,6 +9,7 @@ from tuiadvisor.text import goodput as words
 from tuiadvisor.text.line import BLANK, Line, indent, line, rule, wrap
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import waterfall
+from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.goodput import kind_words
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 MARGIN = 1
+MOST_PHASES = 5  # rows of them
 
 
 class GoodputPage(Page):
@@ -49,11 +51,32 @@ class GoodputPage(Page):
         wall = state.view.wall
         why = words.NO_STEPS if state.view.last_step is None else words.EARLIER
         unknown = [line((row, "dim")) for row in wrap(f"goodput unknown: {why}", room)]
-        rows = goodput_lines(wall, room) if wall else unknown
+        rows = goodput_lines(wall, room) if wall else [*unknown, *steady_lines(state.view, room)]
         late = words.late_words(state.view) if wall else ""
         rows += bullet("·", late, room) if late else []
         rows += layer_lines(state.view, room)
         return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
+
+
+def steady_lines(view: RunView, width: int) -> list[Line]:
+    """Return what is known without the wall time: the goodput of steady steps, where one goes, what it loses."""
+    if view.useful_share is None or view.last_step is None:
+        return []
+    rows = [BLANK, rule("what is known at this moment", width, *sections.windows(view))]
+    useful = f"{words.name_of(view)} {text_of.share(view.useful_share)}: pauses, start-up and restarts aside"
+    rows += [line((text, "strong")) for text in wrap(useful, width)]
+    rows += [*sections.step_figures(view, width), *sections.phases(view, width, MOST_PHASES)]
+    lost = [
+        f"{text_of.seconds(each.loss_s_per_step)} a step: {each.title}"
+        for each in view.findings
+        if each.loss_s_per_step
+    ]
+    unpriced = [each.title for each in view.findings if each.severity != "info" and not each.loss_s_per_step]
+    if lost or unpriced:
+        rows += [BLANK, rule("what a step loses to", width)]
+    for text in (*lost, *(f"in no seconds of its own: {title}" for title in unpriced)):
+        rows += bullet("▪", text, width)
+    return rows
 
 
 def layer_lines(view: RunView, width: int) -> list[Line]:

@@ -37,9 +37,11 @@ WHY_OF = {
 MARGIN = 1
 LEFT_WIDTH = 20
 WHOLE = " … (d: all of it)"
+BELOW = " … (PgDn: all of it)"
 WIDE = 116  # columns from which the decision stands at the right
 CARD_WIDTH = 40
-CARD_ROWS = 5
+CARD_ROWS = 7  # at most, in one column: two of the reason, what it is worth below
+MOST_ROWS = 200  # of a decision with all that belongs to it
 GAP = 2
 LEAST_BESIDE_LABEL = 50  # columns: in fewer a label of 17 leaves words too little
 
@@ -169,11 +171,14 @@ class Guidance(Page):
             said = self.desk.session_note or "The session begins when the run has been read."
             return [indent(row, MARGIN) for row in (rule("advisor", room), *map(line, wrap(said, room)))]
         wide = width >= WIDE
-        card_rows = 0 if wide else min(CARD_ROWS, max(height - 10, 3))
+        card_rows = 0 if wide else min(CARD_ROWS, 3 + len(_facts(held, room)), max(height - 10, 3))
         middle_width = room - LEFT_WIDTH - GAP - (CARD_WIDTH + GAP + 1 if wide else 0)
         middle_height = height - card_rows
         head = [rule(f"{stage.pattern} {stage.title}", middle_width)]
-        middle = self.arranged(self._middle(stage, middle_width), middle_width, middle_height - 1)
+        told = self._middle(stage, middle_width)
+        if not wide:  # the card has the least of it
+            told += [BLANK, *_card(held, middle_width, MOST_ROWS, room_for_all=True)]
+        middle = self.arranged(told, middle_width, middle_height - 1)
         rows = beside(self._left(held), LEFT_WIDTH, [*head, *middle], GAP)
         rows = rows[:middle_height] + [BLANK] * (middle_height - len(rows))
         if wide:
@@ -271,14 +276,22 @@ def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[
         for name, text in held.loop:
             rows += _named(name, text, width)
         return rows[:height]
-    facts = wrap(" · ".join(f"{name} {text}" for name, text in held.card), width)
+    facts = _facts(held, width)
     room = max(height - len(rows) - len(facts), 1)
     if len(more) > room:  # the dialogue has the sentence whole
         left = max(width - len(badge) - 1 - len(WHOLE), 1)
         more = [*more[: room - 1], (wrap(more[room - 1], left) or [""])[0].rstrip(" ,;") + WHOLE]
     rows += [indent(line((text, "strong")), len(badge) + 1) for text in more]
+    if len(rows) + len(facts) > height > len(rows):
+        facts = facts[: height - len(rows)]
+        facts[-1] = (wrap(facts[-1], width - len(BELOW)) or [""])[0].rstrip(" ,;·") + BELOW
     rows += [line((text, "dim")) for text in facts]
     return [*rows[:height], *[BLANK] * (height - len(rows))]
+
+
+def _facts(held: Guided, width: int) -> list[str]:
+    """What the decision is worth, as a paragraph."""
+    return wrap(" · ".join(f"{name} {text}" for name, text in held.card), width)
 
 
 def _named(name: str, text: str, width: int) -> list[Line]:

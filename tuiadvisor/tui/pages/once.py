@@ -46,7 +46,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         BLANK,
         *([*stalled, BLANK] if (stalled := stalled_collectives(view, WIDTH)) else []),
         *_step_head(view),
-        sections.step_figures(view, WIDTH),
+        *sections.step_figures(view, WIDTH),
         *_phases(view),
         *sections.communication(view, WIDTH, 9),
         *_exchange(view),

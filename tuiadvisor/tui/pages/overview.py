@@ -17,6 +17,7 @@ from tuiadvisor.tui.pages.details import action
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.deaths import GONE
+from tuiadvisor.views.finding_keys import keyed
 from tuiadvisor.views.shown_ranks import standing_out
 from tuiadvisor.views.unheard import UNHEARD
 
@@ -125,9 +126,10 @@ def _narrow(
     is_cut = len(verdict) == most and len(_verdict(view, width, most + 1)) > most
     verdict += [] if tight else sections.lenses(view, width)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
-    found = [row for each in view.findings for row in sections.finding(each, width)]
-    # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
-    fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
+    found = [row for key, each in keyed(view.findings).items() for row in sections.finding(key, each, width)]
+    figures = sections.step_figures(view, width, 1 if tight else 2)
+    # Heads of four parts, the source line, one to spare; chart, ranks and findings share the rest.
+    fixed = len(verdict) + len(figures) + len(phases) + len(culprits) + len(lost) + 5
     # What to do first has a row, a second one where ranks and findings have theirs.
     spare = height - fixed - 1 - min(len(view.ranks), 4)
     if is_cut and spare > FIRST_ROWS and not more:  # what it would gain stands at the sentence's end
@@ -143,7 +145,7 @@ def _narrow(
     rows = [
         *verdict,
         rule(sections.step_title("step time", view), width, *sections.windows(view)),
-        sections.step_figures(view, width),
+        *figures,
         *(sections.trend(view, width, chart_rows) if has_chart else []),
         *speed,
         rule("where a step goes", width, *sections.phases_notes(view)),
@@ -194,14 +196,15 @@ def _wide(view: RunView, width: int, height: int, chosen: str) -> list[Line]:
     culprits = sections.culprits(view, left_width, 4)
     phases = sections.phases(view, left_width, 5)
     comm = [*sections.communication(view, left_width, 3), *sections.device(view, left_width, 2)]
-    fixed = 6 + len(phases) + len(comm) + len(culprits)
+    figures = sections.step_figures(view, left_width)
+    fixed = 5 + len(figures) + len(phases) + len(comm) + len(culprits)
     chart_rows = min(max(body - fixed - len(view.ranks) - 1, 4), 12)
     speed = sections.throughput(view, left_width, body - fixed - len(view.ranks) - 1 - chart_rows)
     fixed += len(speed)
     rank_rows = max(body - fixed - chart_rows, 3)
     left = [
         rule(sections.step_title("step time", view), left_width, *sections.windows(view)),
-        sections.step_figures(view, left_width),
+        *figures,
         *sections.trend(view, left_width, chart_rows),
         *speed,
         BLANK,
@@ -291,12 +294,12 @@ def _finding_blocks(view: RunView, width: int, most: int) -> list[Line]:
     """Return the findings with their sentences; where not all fit, a remark has less room, then the others have."""
     for most_of_warning, most_of_remark, most_of_title in ROOM_OF_FINDINGS:
         rows: list[Line] = []
-        for each in view.findings:
+        for key, each in keyed(view.findings).items():
             most_rows = most_of_remark if each.severity == "info" else most_of_warning
             if most_rows:
-                rows += [*sections.finding_block(each, width, most_rows), BLANK]
+                rows += [*sections.finding_block(key, each, width, most_rows), BLANK]
             else:
-                rows += sections.finding(each, width, most_of_title)
+                rows += sections.finding(key, each, width, most_of_title)
         if len(rows) <= most:
             break
     return rows

@@ -87,7 +87,8 @@ class Runs(Page):
     title = "Runs"
     about = (
         "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
-        "end. Open one to replay it; mark two with m, in either order, and c compares them: the older one is before."
+        "end. Open one to replay it; mark two with m, in either order, and c compares them: the older one is before. "
+        "m goes on to the next row, so that m m marks two neighbours."
     )
     is_screen = True
     may_be_first = True
@@ -112,6 +113,7 @@ class Runs(Page):
     does: ClassVar = {"refresh": lambda place: place.shell.ask(ListRuns())}
     opens: ClassVar = {"run": open_run, "live": lambda place, _: go_live(place)}
     filter_hint = FILTER_HINT
+    labels: ClassVar = {"mark": "Mark ↓", "compare_marked": "Compare"}
     abouts: ClassVar = {"open": "replay this recording, or return to the live run"}
     of_run = False
     terms = ("verdict",)
@@ -136,9 +138,10 @@ class Runs(Page):
             self.marked.remove(path)
             return f"{self._name(path)} is no longer marked"
         self.marked = [*self.marked, path][-MOST_MARKS:]
-        self.move(1)
+        self.move(1)  # as mutt and mc do
         if len(self.marked) < MOST_MARKS:
-            return f"{self._name(path)} is marked: m on another one, then c compares the two"
+            on = "" if self.cursor[1] == path else ", the cursor on the next row"
+            return f"{self._name(path)} is marked{on}: m marks another, c compares"
         before, after = self.in_time()
         return f"c compares {self._name(before)} (before) with {self._name(after)} (after)"
 

@@ -139,28 +139,46 @@ def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
     return [*lines[: max_rows - 1], crop(Line((*last.spans, (" …", "dim"))), width)]
 
 
-def step_figures(view: RunView, width: int) -> Line:
-    """Return step time, of which the phases are shares, and throughput."""
+def step_figures(view: RunView, width: int, max_rows: int = 3) -> list[Line]:
+    """Return step time, of which the phases are shares, and throughput; what does not fit has a row of its own.
+
+    No figure is cut: of one that has no room at all nothing is shown.
+    """
     step = view.step
-    spans: list[Span] = [("mean ", "dim"), figure(text_of.seconds(step.mean_s))]
-    spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
+    told: list[list[Span]] = [
+        [("mean ", "dim"), figure(text_of.seconds(step.mean_s))],
+        [("p95 ", "dim"), figure(text_of.seconds(step.p95_s))],
+    ]
     if view.without_step_s is not None:  # the rates are those of the time before
-        spans += [("   no step for ", "dim"), (text_of.timer(view.without_step_s), "bad")]
-        return crop(Line(tuple(spans)), width)
-    spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
+        told.append([("no step for ", "dim"), (text_of.timer(view.without_step_s), "bad")])
+        return _in_whole_parts(told, width, max_rows)
+    told.append([figure(text_of.rate(step.throughput_steps_s, "steps/s"))])
     if step.rates_of:  # else it would contradict the mean beside it
-        spans.append((f" {step.rates_of}", "dim"))
+        told[-1].append((f" {step.rates_of}", "dim"))
     for value, what in ((step.throughput_samples_s, "samples"), (step.throughput_tokens_s, "tokens")):
         if value is not None:
-            spans += [("   ", "dim"), figure(text_of.rate(value, f"{what}/s"))]
-    slowed: list[Span] = []
-    if view.slowdown is not None:
-        slowed = [("   evened out ", "dim"), figure(text_of.factor(view.slowdown))]
-    fullest = [*spans, *slowed, (" faster", "dim")] if slowed else spans
-    for whole in (fullest, [*spans, *slowed]):
-        if length(Line(tuple(whole))) <= width:
-            return Line(tuple(whole))
-    return crop(Line(tuple(spans)), width)
+            told.append([figure(text_of.rate(value, f"{what}/s"))])
+    plain = _in_whole_parts(told, width, max_rows)
+    if view.slowdown is None:
+        return plain
+    slowed = [("evened out ", "dim"), figure(text_of.factor(view.slowdown))]
+    for last in ([*slowed, (" faster", "dim")], slowed):  # it is worth no row of its own
+        rows = _in_whole_parts([*told, last], width, max_rows)
+        if len(rows) == len(plain) and last[0] in rows[-1].spans:
+            return rows
+    return plain
+
+
+def _in_whole_parts(told: list[list[Span]], width: int, max_rows: int) -> list[Line]:
+    """Return parts in as few rows as they need, none cut in two."""
+    rows: list[list[Span]] = [[]]
+    for part in told:
+        gap: list[Span] = [("   ", "dim")] if rows[-1] else []
+        if gap and length([*rows[-1], *gap, *part]) > width:
+            gap = []
+            rows.append([])
+        rows[-1] += [*gap, *part]
+    return [crop(Line(tuple(each)), width) for each in rows[:max_rows]]
 
 
 def figure(text: str) -> Span:
@@ -357,11 +375,11 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     return [crop(row, width) for row in lines[: max(max_rows, 0)]]
 
 
-def finding(found: Finding, width: int, max_rows: int = 1) -> list[Line]:
+def finding(key: str, found: Finding, width: int, max_rows: int = 1) -> list[Line]:
     """Return a finding in one row: severity, sentence, what it costs; a title that is cut there in so many."""
     cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
     room = width - len(cost) - 2 if cost else width
-    sentence, target = _sentence(found, room - SEVERITY_WIDTH), ("finding", found.id)
+    sentence, target = _sentence(found, room - SEVERITY_WIDTH), ("finding", key)
     texts = wrap(sentence, room - SEVERITY_WIDTH)
     if not 1 < len(texts) <= max_rows:
         texts = [sentence]
@@ -382,7 +400,7 @@ def _sentence(found: Finding, room: int) -> str:
     return found.title
 
 
-def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
+def finding_block(key: str, found: Finding, width: int, max_rows: int) -> list[Line]:
     """Return a finding with its whole sentence, for screens with room."""
     cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
     head = line(
@@ -391,7 +409,7 @@ def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
         (f"  {found.pattern}", "dim"),
     )
     room = width - len(cost) - 2 if cost else width
-    target = ("finding", found.id)
+    target = ("finding", key)
     rows = [Line(spread(crop(head, room), line((cost, "strong")), width).spans, target)]
     rows += [Line(indent(line(text), 2).spans, target) for text in wrap(found.message, width - 2)]
     return _cut(rows, max_rows, width)

@@ -90,6 +90,8 @@ class SelfTestPage(Page):
 
     def _rows(self, room: int) -> list[Line]:
         question, given = self.asked[self.place], self.answers.get(self.place)
+        if self.cursor is None:  # what enter answers is highlighted from the first on
+            self.cursor = ("choice", question.choices[0])
         head = rule("self-test", room, f"question {self.place + 1} of {len(self.asked)} · {self._score()}")
         rows = [head, BLANK, *(line((text, "strong")) for text in wrap(question.ask, room)), BLANK]
         for choice in question.choices:

@@ -11,6 +11,7 @@ from tuiadvisor.text import stack_card as words
 from tuiadvisor.text.line import BLANK, Cell, crop, line, row, rule, wrap
 from tuiadvisor.tui.contract.feed import Stacks
 from tuiadvisor.tui.pages.sections import stands_from_the_start
+from tuiadvisor.views.finding_keys import keyed
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Line
@@ -61,12 +62,12 @@ def ask_if_late(place: Place, rank: int) -> None:
         place.shell.ask(Stacks(rank, subject))
 
 
-def ask_for_finding(place: Place, finding_id: str) -> None:
+def ask_for_finding(place: Place, key: str) -> None:
     """Sample what explains a finding whose cause is a line of code, as it is opened."""
     view = place.state.view
     if view is None or place.state.mode != "live" or place.state.past is not None or view.ended:
         return
-    found = next((each for each in view.findings if each.id == finding_id), None)
+    found = keyed(view.findings).get(key)
     asked = None if found is None else of_finding(view, found)
     if asked is not None and card_of(view, asked.rank, asked.subject) is None:
         place.shell.ask(asked)

@@ -1,0 +1,66 @@
+"""Sentences that are printed: broken at blanks to the width of a terminal, left in one line for a file or a script.
+
+In: text, perhaps of many lines.  Out: the same text; on a terminal with more line ends in it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+# What stands before the words of a line, under which its further rows begin: blanks, the sign of a list, figures.
+_HEAD: Final = re.compile(r"\s*(?:[-*] |\d+\. |[\d> -]+ {2})?")
+_CODE: Final = re.compile(r"`[^`\n]*`")
+_TIE: Final = (
+    "\x1f"  # a blank that never ends a row; `clean` and `one_line` leave none in what is a stranger's
+)
+# "16.9 ms" stays in one row.
+_FIGURE: Final = re.compile(r"(?<=\d) (?=(?:[munµ]?s|min|h|%|[kMG]?B(?:/s)?)(?:\W|$))")
+
+
+def unbroken(command: str) -> str:
+    """Return a command as one word: pasted by halves it is another one."""
+    return command.replace(" ", _TIE)
+
+
+def say(text: str, *, stream: TextIO | None = None) -> None:
+    """Print it, as wide as the terminal is, where it goes to one."""
+    out = sys.stdout if stream is None else stream
+    if out.isatty():
+        text = fitted(text, shutil.get_terminal_size().columns)
+    print(text.replace(_TIE, " "), file=out, flush=True)
+
+
+def one_row(text: str) -> str:
+    """Return what is redrawn in its place in one row of the terminal: of a second one the first would stay behind."""
+    most = shutil.get_terminal_size().columns - 1
+    return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
+
+
+def fitted(text: str, width: int) -> str:
+    """Return the text with no row wider than so many cells, but for words that are: a path stays whole."""
+    return "\n".join(row for each in text.split("\n") for row in _rows(each, width)).replace(_TIE, " ")
+
+
+def _rows(text: str, width: int) -> list[str]:
+    """Return one line in rows; blanks within a row stay as many as they are, as in a table."""
+    from rich.cells import cell_len  # noqa: PLC0415 - of what is printed to a file nobody needs it
+
+    if cell_len(text) <= width:
+        return [text]
+    tied = _FIGURE.sub(_TIE, _CODE.sub(lambda found: unbroken(found.group()), text))
+    head = _HEAD.match(tied)
+    indent = " " * len(head.group()) if head is not None and 2 * len(head.group()) < width else ""
+    rows, current = [], ""
+    for word in re.findall(r"[^\S\x1f]*(?:\S|\x1f)+", tied):
+        if current and cell_len(f"{current}{word}".replace(_TIE, " ")) > width:
+            rows.append(current)
+            current = indent + word.lstrip(" ")
+        else:
+            current += word
+    return [*rows, current]
