@@ -14,7 +14,7 @@ from functools import update_wrapper
 from threading import get_ident
 from time import monotonic_ns
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import native
 from .books import MAX_NOTES
@@ -234,7 +234,9 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             FORWARD if constant is None else constant,
             group,
             native.core.CALL if kind is None else getattr(native.core, kind),
-            original.__qualname__ if is_looked_up else None,
+            original.__qualname__
+            if is_looked_up
+            else (cast, (None, original)),  # for picklers, as in `pickled`
             after_phase=after_phase,
             after_alert=after_alert,
             roots=roots if isinstance(roots, set) else None,
