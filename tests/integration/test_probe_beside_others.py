@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -200,11 +200,16 @@ class Pairs:
     keys: Any
 
 
-class BrokenMapping(dict[str, Any]):
+class BrokenMapping(Mapping[str, Any]):
     """A batch that does not like to be looked at."""
 
-    def __contains__(self, key: object) -> bool:
+    def __init__(self, **_given: Any) -> None:
+        """Holds nothing yet."""
+
+    def __getitem__(self, key: object) -> Any:
         raise RuntimeError("not yet")
+
+    __contains__ = __iter__ = __len__ = __getitem__  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("collate", [lambda rows: Pairs(rows, rows), lambda rows: BrokenMapping(rows=rows)])
@@ -235,3 +240,41 @@ def test_detach_from_inside_a_walk_through_step_hooks(tmp_path: Path, own_hooks:
     left = [hook for hook in optimizers._global_optimizer_pre_hooks.values() if hook.__name__ == "<lambda>"]
     assert 3 == len(left) == len(optimizers._global_optimizer_pre_hooks)
     assert not optimizers._global_optimizer_post_hooks
+
+
+class Drawing(nn.Module):  # type: ignore[misc]
+    """A model that has methods of its own where torch's would only tell what it holds."""
+
+    num_asked = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+
+    def forward(self, values: Any) -> Any:
+        return self.layer(values)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+        Drawing.num_asked += 1
+        return super().parameters(recurse)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        Drawing.num_asked += 1
+        return super().named_parameters(*args, **kwargs)
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        Drawing.num_asked += 1
+        return super().named_modules(*args, **kwargs)
+
+
+def test_a_models_own_methods_are_not_called_to_find_its_parameters(tmp_path: Path) -> None:
+    """Who draws a random number in one has the weights that it has without us."""
+    model = Drawing()
+    optimizer = torch.optim.SGD(model.layer.parameters(), lr=0.1)
+    Drawing.num_asked = 0
+    with probed(tmp_path) as observed:
+        train_steps(model, optimizer, 12)
+        told = observed.info["model"]
+    assert "forward" in observed_phases(observed.steps[-1])
+    assert told["params"] == FEATURES + 1
+    assert 0 == Drawing.num_asked
