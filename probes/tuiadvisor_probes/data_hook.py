@@ -82,8 +82,8 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                     if called_ns:
                         clock.count_own(monotonic_ns() - called_ns)
         except BaseException as error:  # noqa: BLE001 - the guard, as in guard.timed
-            hook.failed(error)
-            clock.alert(BROKEN, True)
+            if hook.failed(error):
+                clock.alert(BROKEN, True)
         if not begin_ns:
             return original(iterator)
         batch = None
@@ -117,8 +117,8 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                     if called_ns:
                         clock.count_own(monotonic_ns() - now)
             except BaseException as error:  # noqa: BLE001 - likewise
-                hook.failed(error)
-                clock.alert(BROKEN, True)
+                if hook.failed(error):
+                    clock.alert(BROKEN, True)
         return batch
 
     made: Callable[[Any], Any] = tuiadvisor_hook

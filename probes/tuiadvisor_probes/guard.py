@@ -16,7 +16,7 @@ from time import monotonic_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from . import native
+from . import books, native, step_clock
 from .books import MAX_NOTES
 from .phases import FORWARD
 from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, GONE, MEASURING, NOW, STOPPED
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ANY_PHASE = -1
 STAY_OUT = -1
+KEEP_BOOKS = (books.__name__, step_clock.__name__)
 MAX_ERRORS_PER_HOOK = 1  # a hook that failed once has met a world it was not written for
 
 
@@ -44,9 +45,19 @@ class Hook:
         self.error = ""
         self.on_disable = on_disable
 
-    def failed(self, error: BaseException) -> None:
-        """Count an exception of ours; at the limit the hook goes inert for good. Raises what is the host's own."""
-        if not isinstance(error, Exception) or _comes_from_a_signal(error):
+    def failed(self, error: BaseException) -> bool:
+        """Count an exception of ours; at the limit the hook goes inert for good. Raises what is the host's own.
+
+        False where it stays as it is: a program at its limit of nested calls has none left for our lines, and this one
+        call goes by unseen. Nothing is called for that here, and nothing is raised.
+        """
+        if type(error) is RecursionError:
+            place = error.__traceback__
+            while place is not None and place.tb_frame.f_globals["__name__"] not in KEEP_BOOKS:
+                place = place.tb_next
+            if place is None:  # else what keeps the books may have done a half of something
+                return False
+        elif not isinstance(error, Exception) or _comes_from_a_signal(error):
             _leave_as_found(error)
             raise error
         self.num_errors += 1
@@ -57,6 +68,7 @@ class Hook:
                 self.on_disable(self)
             except Exception:  # noqa: BLE001, S110 - the last line: there is nobody left to tell
                 pass
+        return True
 
 
 def _stands(_hook: Hook) -> None:
@@ -187,8 +199,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     if alert & DEVICE and on_device is not None:
                         on_device(args, kwargs)
         except BaseException as error:  # noqa: BLE001 - this is the guard
-            hook.failed(error)
-            clock.alert(BROKEN, True)
+            if hook.failed(error):
+                clock.alert(BROKEN, True)
         if called_ns and begin_ns:
             clock.count_own(monotonic_ns() - called_ns)
         if not begin_ns:
@@ -218,8 +230,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     if called_ns:
                         clock.count_own(monotonic_ns() - now)
             except BaseException as error:  # noqa: BLE001 - this is the guard
-                hook.failed(error)
-                clock.alert(BROKEN, True)
+                if hook.failed(error):
+                    clock.alert(BROKEN, True)
         return result
 
     if native.core is not None and (constant is not None or any_root or isinstance(roots, set)):
@@ -274,8 +286,8 @@ def failing(hook: Hook, clock: StepClock) -> Callable[[BaseException], None]:
     """What the native core does with an exception of ours: as `timed`."""
 
     def failed(error: BaseException) -> None:
-        hook.failed(error)
-        clock.alert(BROKEN, True)
+        if hook.failed(error):
+            clock.alert(BROKEN, True)
 
     return failed
 

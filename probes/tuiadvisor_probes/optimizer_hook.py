@@ -198,8 +198,8 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
             if called_ns:
                 clock.count_own(monotonic_ns() - called_ns)
         except BaseException as error:  # noqa: BLE001 - this is the guard
-            hook.failed(error)
-            clock.alert(sc.BROKEN, True)
+            if hook.failed(error):
+                clock.alert(sc.BROKEN, True)
 
     if native.core is None:
         return before
@@ -258,8 +258,8 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
             if clock.turns is not None and clock.turns.stepped(number, sys._getframe(1)):
                 clock.flags |= sc.FLAG_FIRST
         except BaseException as error:  # noqa: BLE001 - this is the guard
-            hook.failed(error)
-            clock.alert(sc.BROKEN, True)
+            if hook.failed(error):
+                clock.alert(sc.BROKEN, True)
 
     if native.core is None:
         return after
