@@ -474,6 +474,10 @@ static PyObject *call_original(Gate *self, PyObject *const *args, size_t nargs, 
             return result;
     }
     PyObject *bases = PyObject_CallFunctionObjArgs((PyObject *)&PySuper_Type, self->owner, args[0], NULL);
+    if (RARELY(!bases && PyErr_ExceptionMatches(PyExc_TypeError))) { /* of a class made of the owner's dict: Python's */
+        PyErr_Clear();
+        return PyObject_Vectorcall(self->original, args, nargs, names);
+    }
     PyObject *inherited = bases ? PyObject_GetAttr(bases, self->name) : NULL;
     PyObject *result = inherited ? PyObject_Vectorcall(inherited, args + 1, (size_t)(count - 1), names) : NULL;
     Py_XDECREF(bases);

@@ -278,3 +278,38 @@ def test_a_models_own_methods_are_not_called_to_find_its_parameters(tmp_path: Pa
     assert "forward" in observed_phases(observed.steps[-1])
     assert told["params"] == FEATURES + 1
     assert 0 == Drawing.num_asked
+
+
+class Copied(nn.Module):  # type: ignore[misc]
+    """A model whose class is made anew, as dataclasses with slots are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+
+    def forward(self, values: Any) -> Any:
+        return self.layer(values)
+
+
+def test_a_class_made_of_a_watched_classes_dict_is_called_as_without_us(tmp_path: Path) -> None:
+    """While we are there and after; its subclasses too, whether or not they have a `__call__` of their own."""
+    model = Copied()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with probed(tmp_path):
+        train_steps(model, optimizer, 6)
+        assert "__call__" in vars(Copied)
+        made: Any = type("Made", Copied.__bases__, dict(vars(Copied)))
+
+        class Heir(made):  # type: ignore[misc]
+            def __call__(self, values: Any) -> Any:
+                return super().__call__(values) + 1
+
+        values = torch.ones(2, FEATURES)
+        expected = model(values)
+        others = [made.__new__(kind) for kind in (made, Heir)]
+        for other in others:
+            other.__dict__.update(model.__dict__)
+        assert torch.equal(expected, others[0](values))
+        assert torch.equal(expected + 1, others[1](values))
+    assert torch.equal(expected, others[0](values))
+    assert torch.equal(expected, model(values))
