@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -313,3 +314,31 @@ def test_a_class_made_of_a_watched_classes_dict_is_called_as_without_us(tmp_path
         assert torch.equal(expected + 1, others[1](values))
     assert torch.equal(expected, others[0](values))
     assert torch.equal(expected, model(values))
+
+
+class Nested(nn.Module):  # type: ignore[misc]
+    """A model that calls itself, and tells how many frames there are at the bottom."""
+
+    frames = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+
+    def forward(self, values: Any, levels: int = 4) -> Any:
+        if levels:
+            return self(values, levels - 1)
+        Nested.frames = sum(1 for _ in traceback.walk_stack(None))
+        return self.layer(values)
+
+
+def test_a_model_that_calls_itself_has_at_most_a_frame_of_ours_at_each_level(tmp_path: Path) -> None:
+    """Each counts against Python's limit of nested calls."""
+    model = Nested()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train_steps(model, optimizer, 1)
+    plain = Nested.frames
+    with probed(tmp_path) as observed:
+        train_steps(model, optimizer, 6)
+        is_native = observed.info["core"] == "native"
+    assert plain + (0 if is_native else 5) == Nested.frames
