@@ -118,7 +118,7 @@ def entries(thing: Any) -> Any:
     kind = type(thing)
     if issubclass(kind, dict):
         return thing
-    if not issubclass(kind, UserDict):
+    if UserDict not in kind.__mro__:  # an abstract class is asked dearly
         return None
     held = kept(thing, "data")
     return held if issubclass(type(held), dict) else None

@@ -152,7 +152,7 @@ def _patch_epoch_start(probe: Host, loader_class: Any, name: str) -> None:
 
 
 def count_batch(clock: sc.StepClock, batch: Any) -> None:
-    """Add the batch's samples and tokens to the step, where its shape tells them. 0.9 us."""
+    """Add the batch's samples and tokens to the step, where its shape tells them. 0.6 us, of a UserDict 2 us."""
     torch = sys.modules["torch"]
     told = attempt(INSPECTION, _size_of, batch)
     if told is None:
@@ -185,17 +185,20 @@ def find_tensor(batch: Any) -> Any:
     tensor_class = sys.modules["torch"].Tensor
     for _ in range(MAX_NESTING + 1):
         kind = type(batch)
-        if kind is tensor_class or issubclass(kind, tensor_class):
+        if kind is tensor_class:
             return batch
-        held = batch if kind is dict else None
+        if kind is list or kind is tuple:
+            batch = batch[0] if batch else None
+            continue
+        held = batch if kind is dict else entries(batch)
         if held is None:
+            if issubclass(kind, tensor_class):
+                return batch
             held = items(batch)
-            if held is not None:
-                batch = held[0] if held else None
-                continue
-            held = entries(batch)
             if held is None:
                 return None
+            batch = held[0] if held else None
+            continue
         batch = dict.get(held, IDS_NAME, MISSING)
         if batch is MISSING:
             batch = next(iter(dict.values(held)), None)
