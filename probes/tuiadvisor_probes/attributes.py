@@ -136,7 +136,7 @@ def items(thing: Any) -> Any:
 
 def unheard() -> Any:
     """While it is entered no `__torch_function__` answers what is asked of tensors: of a mode, nor of their classes."""
-    core = getattr(sys.modules["torch"], "_C", None)
+    core = getattr(sys.modules.get("torch"), "_C", None)
     return getattr(core, "DisableTorchFunction", nullcontext)()
 
 

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 
+from tuiadvisor_probes.collective_hooks import num_bytes
 from tuiadvisor_probes.data_hook import first_tensor
 from tuiadvisor_probes.forward_look import input_facts, packed_facts
 from tuiadvisor_probes.packed_lengths import squares
@@ -267,3 +268,13 @@ def test_lengths_are_unknown_under_a_mode() -> None:
         assert packed_facts((), batch) == {}
         assert input_facts((batch["x"],), {}) == {"input": "4x8", "input_dtype": "float32"}
         assert not above.heard
+
+
+def test_a_collectives_bytes_are_asked_unheard() -> None:
+    """Of a mode, and of a tensor's class."""
+    spoken = VALUES.as_subclass(Speaking)
+    Speaking.heard.clear()
+    with Told() as mode:
+        assert num_bytes((VALUES, [VALUES, spoken])) == 2 * 4 * 8 * 4
+        assert not mode.heard
+    assert not Speaking.heard
