@@ -21,6 +21,7 @@ typedef struct {
     PyObject *only_with;                                       /* the keyword argument that is true where a call is meant */
     PyObject *open, *done, *looked;                            /* of optimizers; open: also DDP modules that Python awaits */
     PyObject *tensor, *id_types, *shape, *dtype;               /* of batches: the class, types of ids, descriptors */
+    PyObject *is_heard;                                        /* likewise: whether a mode of the training's is told of reading */
     PyObject *name; /* original is what `owner` inherits under this name; None: original itself */
     PyObject *base; /* the only class that it inherits from directly; None: several, or no owner */
     PyObject *reduced, *dict; /* what picklers get; attributes */
@@ -33,8 +34,8 @@ typedef struct {
     {(PyObject **)&(gate)->clock, &(gate)->original, &(gate)->reference, &(gate)->failed, &(gate)->tail,               \
      &(gate)->stand_in, &(gate)->roots, &(gate)->is_grad_enabled, &(gate)->training, &(gate)->open, &(gate)->done,     \
      &(gate)->looked, &(gate)->tensor, &(gate)->id_types, &(gate)->owner, &(gate)->name, &(gate)->ids,                 \
-     &(gate)->base, &(gate)->shape, &(gate)->dtype, &(gate)->reduced, &(gate)->only_with, &(gate)->dict}
-enum { NUM_HELD = 23 };
+     &(gate)->base, &(gate)->shape, &(gate)->dtype, &(gate)->reduced, &(gate)->only_with, &(gate)->is_heard, &(gate)->dict}
+enum { NUM_HELD = 24 };
 
 /* Functions of Python's that a gate is called in the place of: torch.compile looks through functions and through nothing
  * else. What calls one as an object (a slot of a type, PyObject_Call) comes here without a frame of the interpreter's;
@@ -160,20 +161,20 @@ static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
                             "phase",       "group",       "kind",      "reduced",  "after_phase",     "after_alert",
                             "roots",       "is_grad_enabled",          "is_forward", "open",          "done",
                             "looked",      "tensor",      "id_types",  "shape",    "dtype",           "owner",
-                            "name",        "ids",         "base",      "only_with", NULL};
+                            "name",        "ids",         "base",      "only_with", "is_heard", NULL};
     static const vectorcall_t calls[NUM_KINDS] = {run, run, run, run_next_batch, run_before, run_after};
     PyObject *none = Py_None, *clock, *given[4], *tail = none, *stand_in = none, *roots = none, *grad = none;
     PyObject *open = none, *done = none, *looked = none, *tensor = none, *id_types = none, *shape = none, *dtype = none;
-    PyObject *owner = none, *name = none, *ids = none, *base = none, *reduced = none, *only_with = none;
+    PyObject *owner = none, *name = none, *ids = none, *base = none, *reduced = none, *only_with = none, *is_heard = none;
     int kind = CALL;
     Types *types = PyType_GetModuleState(Py_TYPE((PyObject *)self));
     long long phase = 0, group = 0, after_phase = -1, after_alert = 0;
     if (!types || self->clock ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOLL|iOLLOOpOOOOOOOOOOOO", names, &clock, &given[0], &given[1],
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOLL|iOLLOOpOOOOOOOOOOOOO", names, &clock, &given[0], &given[1],
                                      &given[2], &tail, &stand_in, &phase, &group, &kind, &reduced, &after_phase,
                                      &after_alert, &roots, &grad, &self->is_forward, &open,
                                      &done, &looked, &tensor, &id_types, &shape, &dtype, &owner, &name, &ids, &base,
-                                     &only_with))
+                                     &only_with, &is_heard))
         return -1;
     if (!PyObject_TypeCheck(clock, types->base) || !((Base *)clock)->hot || phase < 0 || phase >= NUM_PHASES ||
         group < 0 || group >> 4 >= NUM_GROUPS || kind < 0 || kind >= NUM_KINDS) {
@@ -189,7 +190,7 @@ static int gate_init(Gate *self, PyObject *args, PyObject *kwargs) {
     self->owner = owner, self->name = name, self->ids = ids, self->base = base, self->reduced = reduced;
     self->only_with = only_with, self->is_choosy = ids != none || only_with != none;
     self->open = open, self->done = done, self->looked = looked, self->tensor = tensor, self->id_types = id_types;
-    self->shape = shape, self->dtype = dtype;
+    self->shape = shape, self->dtype = dtype, self->is_heard = is_heard;
     PyObject **held[NUM_HELD] = HELD(self);
     for (int i = 0; i < NUM_HELD; i++)
         Py_XINCREF(*held[i]);
@@ -473,6 +474,10 @@ static PyObject *call_original(Gate *self, PyObject *const *args, size_t nargs, 
             return result;
     }
     PyObject *bases = PyObject_CallFunctionObjArgs((PyObject *)&PySuper_Type, self->owner, args[0], NULL);
+    if (RARELY(!bases && PyErr_ExceptionMatches(PyExc_TypeError))) { /* of a class made of the owner's dict: Python's */
+        PyErr_Clear();
+        return PyObject_Vectorcall(self->original, args, nargs, names);
+    }
     PyObject *inherited = bases ? PyObject_GetAttr(bases, self->name) : NULL;
     PyObject *result = inherited ? PyObject_Vectorcall(inherited, args + 1, (size_t)(count - 1), names) : NULL;
     Py_XDECREF(bases);
@@ -540,13 +545,21 @@ static PyObject *described(PyObject *descriptor, PyObject *owner) {
     return get ? get(descriptor, owner, (PyObject *)Py_TYPE(owner)) : NULL;
 }
 
+/* Whether a mode of the training's own would be told that we read a tensor; the reference reads past it. */
+static int is_heard(Gate *self) {
+    PyObject *answer = is_none(self->is_heard) ? NULL : PyObject_CallNoArgs(self->is_heard);
+    int is_false = answer == Py_False || (answer && !PyObject_IsTrue(answer));
+    Py_XDECREF(answer);
+    return !is_false;
+}
+
 /* As data_hook.count_batch. 0 where the reference must count. */
 static int count_batch(Gate *self, PyObject *batch) {
     Base *clock = self->clock;
     PyObject *tensor = counted_tensor(self, batch), *shape = NULL, *type = NULL;
     int64_t sizes[2] = {0, 0};
     Py_ssize_t dims = -1;
-    if (tensor && (shape = described(self->shape, tensor)) && PyTuple_Check(shape))
+    if (tensor && !is_heard(self) && (shape = described(self->shape, tensor)) && PyTuple_Check(shape))
         dims = PyTuple_Size(shape);
     for (Py_ssize_t i = 0; i < dims && i < 2; i++)
         if (read_whole(PyTuple_GetItem(shape, i), &sizes[i]))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .attributes import unheard
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -75,18 +77,25 @@ class Accelerator:
         return str(getattr(properties(self.index), "uuid", "")) or None if properties is not None else None
 
 
+def device_of(parameter: Any) -> Any:
+    """Where it is, without a word of it to the training's own modes."""
+    with unheard():
+        return parameter.device
+
+
 def of_parameter(parameter: Any, captures: list[None]) -> Accelerator | None:
     """The device of a parameter; None for the processor, and where events tell no times."""
     torch = sys.modules["torch"]
-    kind = parameter.device.type
+    device = device_of(parameter)
+    kind = device.type
     module_of = getattr(torch, "get_device_module", None)
     try:
-        module = getattr(torch, kind, None) if module_of is None else module_of(parameter.device)
+        module = getattr(torch, kind, None) if module_of is None else module_of(device)
     except RuntimeError:  # a kind that nobody has given torch a module for
         return None
     if not hasattr(getattr(module, "Event", None), "elapsed_time"):
         return None
-    return Accelerator(module, parameter.device.index or 0, captures, str(kind))
+    return Accelerator(module, device.index or 0, captures, str(kind))
 
 
 def watch_captures(probe: Host) -> list[None]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .attributes import unheard
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -69,9 +71,10 @@ def layout(module: Any, ready: list[int]) -> Layout | None:
     Buckets are filled in the order in which gradients became ready, or, where they are never rebuilt, from the last
     parameter on. On a device the host's times say nothing of communication, and no bucket is told.
     """
-    parameters = [parameter for parameter in module._module_parameters if parameter.requires_grad]
-    sizes = [parameter.nbytes for parameter in parameters]
-    num_elements = sum(parameter.numel() for parameter in parameters)
+    with unheard():
+        parameters = [parameter for parameter in module._module_parameters if parameter.requires_grad]
+        sizes = [parameter.nbytes for parameter in parameters]
+        num_elements = sum(parameter.numel() for parameter in parameters)
     if getattr(module, "device_type", "") != "cpu" or len(sizes) != len(ready):
         return Layout([], sizes, num_elements)
     books = module._get_ddp_logging_data()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import phases
 from . import step_clock as sc
+from .attributes import unheard
 from .guard import timed
 
 if TYPE_CHECKING:
@@ -199,14 +200,15 @@ class CallEvents:
 def num_bytes(tensors: tuple[Any, ...]) -> int:
     """Bytes of the tensors of a call (the larger of input and output), UNKNOWN for none."""
     largest = sc.UNKNOWN
-    for argument in tensors:
-        total = _bytes_of(argument)
-        largest = max(largest, total)
+    with unheard():
+        for argument in tensors:
+            total = _bytes_of(argument)
+            largest = max(largest, total)
     return largest
 
 
 def _bytes_of(argument: Any) -> int:
-    if isinstance(argument, (list, tuple)):
+    if issubclass(type(argument), (list, tuple)):
         sizes = [_bytes_of(item) for item in argument]
         known = [size for size in sizes if size != sc.UNKNOWN]
         return sum(known) if known else sc.UNKNOWN

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .attributes import unheard
 from .guard import attempt
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def ask(hook: Hook, device: DeviceTimes, args: tuple[Any, ...], kwargs: dict[str
         return None
     tensors = args[0] if args else kwargs.get("tensors")
     losses: Any = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
-    nodes = [loss.grad_fn for loss in losses if type(loss) is torch.Tensor and loss.grad_fn is not None]
+    with unheard():
+        nodes = [loss.grad_fn for loss in losses if type(loss) is torch.Tensor and loss.grad_fn is not None]
     if len(nodes) != len(losses) or not nodes:
         return None
     stream = device.device.stream()  # this thread's: autograd may call back in another

@@ -354,7 +354,7 @@ def look_for_device(probe: Host, optimizer: Any, hook: Hook) -> None:
     parameter = next(parameters, None)
     device = None if parameter is None else accelerator.of_parameter(parameter, probe.captures)
     if device is None:
-        kind = "cpu" if parameter is None else str(parameter.device.type)
+        kind = "cpu" if parameter is None else str(accelerator.device_of(parameter).type)
         why = accelerator.NOT_ON_DEVICE
         if kind not in accelerator.NO_DEVICES:  # whose threads' clocks say nothing of it
             probe.device_kind, why = kind, accelerator.NO_TIMES.replace("KIND", kind)
@@ -385,7 +385,7 @@ def _is_at_home(probe: Host, times: DeviceTimes, followed: Any) -> bool:
     parameter = followed()
     if parameter is None:  # replaced: where its heirs are is not known
         return True
-    device, home = parameter.device, times.device
+    device, home = accelerator.device_of(parameter), times.device
     if (device.type, device.index or 0) == (home.device_type, home.index):
         return True
     moved = accelerator.of_parameter(parameter, home.captures)

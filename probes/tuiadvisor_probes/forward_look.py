@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .attributes import NOTHING, own
+from .attributes import NOTHING, entries, is_operated_unheard, own, shape_and_type, unheard
 from .guard import INSPECTION, attempt
 
 if TYPE_CHECKING:
@@ -139,32 +139,31 @@ def hook_frames() -> list[dict[str, Any]]:
 
 def input_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """Shape and type of what the model is called with."""
-    tensor_class = sys.modules["torch"].Tensor
     candidates = [named[name] for name in INPUT_NAMES if name in named]
     for value in (*candidates, *given, *named.values()):
         one = value[0] if type(value) in (list, tuple) and value else value
         if type(one) is dict and "input_ids" in one:
             one = one["input_ids"]
-        if isinstance(one, tensor_class) and one.dim():
-            return {
-                "input": "x".join(str(length) for length in one.shape)[:60],
-                "input_dtype": _dtype(one.dtype),
-            }
+        told = shape_and_type(one)
+        if told is not None:
+            shape, dtype = told
+            return {"input": "x".join(str(length) for length in shape)[:60], "input_dtype": _dtype(dtype)}
     return {}
 
 
 def packed_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """By what sequences of several lengths are seen in one row: equal tokens may be unequal work then."""
     tensor_class = sys.modules["torch"].Tensor
-    batches = [value for value in given if isinstance(value, dict)]
+    batches = [held for held in map(entries, given) if held is not None]
     for names in (named, *batches):
-        seen = [name for name in PACKED_NAMES if names.get(name) is not None]
+        seen = [name for name in PACKED_NAMES if dict.get(names, name) is not None]
         if seen:
             return {"packed": seen[0]}
-        positions = names.get(POSITIONS)
+        positions: Any = dict.get(names, POSITIONS)
         # On a device their values would have to be waited for.
         if (
-            isinstance(positions, tensor_class)
+            type(positions) is tensor_class
+            and is_operated_unheard()
             and positions.device.type == "cpu"
             and positions.dim() == 2
             and positions.numel() <= MAX_LOOKED_AT
@@ -172,8 +171,10 @@ def packed_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any
         ):
             return {"packed": POSITIONS}
     for value in (*given, *named.values()):
-        if isinstance(value, tensor_class) and value.is_nested:
-            return {"packed": "nested tensor"}
+        if issubclass(type(value), tensor_class):
+            with unheard():
+                if tensor_class.is_nested.__get__(value):
+                    return {"packed": "nested tensor"}
     return {}
 
 

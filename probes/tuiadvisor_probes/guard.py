@@ -14,9 +14,9 @@ from functools import update_wrapper
 from threading import get_ident
 from time import monotonic_ns
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from . import native
+from . import books, native, step_clock
 from .books import MAX_NOTES
 from .phases import FORWARD
 from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, GONE, MEASURING, NOW, STOPPED
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ANY_PHASE = -1
 STAY_OUT = -1
+KEEP_BOOKS = (books.__name__, step_clock.__name__)
 MAX_ERRORS_PER_HOOK = 1  # a hook that failed once has met a world it was not written for
 
 
@@ -44,9 +45,19 @@ class Hook:
         self.error = ""
         self.on_disable = on_disable
 
-    def failed(self, error: BaseException) -> None:
-        """Count an exception of ours; at the limit the hook goes inert for good. Raises what is the host's own."""
-        if not isinstance(error, Exception) or _comes_from_a_signal(error):
+    def failed(self, error: BaseException) -> bool:
+        """Count an exception of ours; at the limit the hook goes inert for good. Raises what is the host's own.
+
+        False where it stays as it is: a program at its limit of nested calls has none left for our lines, and this one
+        call goes by unseen. Nothing is called for that here, and nothing is raised.
+        """
+        if type(error) is RecursionError:
+            place = error.__traceback__
+            while place is not None and place.tb_frame.f_globals["__name__"] not in KEEP_BOOKS:
+                place = place.tb_next
+            if place is None:  # else what keeps the books may have done a half of something
+                return False
+        elif not isinstance(error, Exception) or _comes_from_a_signal(error):
             _leave_as_found(error)
             raise error
         self.num_errors += 1
@@ -57,6 +68,7 @@ class Hook:
                 self.on_disable(self)
             except Exception:  # noqa: BLE001, S110 - the last line: there is nobody left to tell
                 pass
+        return True
 
 
 def _stands(_hook: Hook) -> None:
@@ -153,6 +165,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     thin, log, words, admit, stand_in = clock.thin, clock.log, clock.words, clock.admit, clock.stand_in
     note = log.append
     group = clock.books.group(observes)
+    inherits: tuple[Any, Any, Any] = getattr(original, "inherits", (None, None, None))
+    owner, name, base = inherits
 
     def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
         is_meant = not only_with or kwargs.get(only_with) is True
@@ -161,6 +175,11 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                 stranger()
             return original(*args, **kwargs)
         called_ns = begin_ns = 0
+        call = original
+        # What a class inherits, without a frame for looking it up: a model that calls itself has its levels counted.
+        if base is not None and args and type(args[0]) is owner and owner.__base__ is base:
+            found = getattr(base, name)
+            call = found if type(found) is FunctionType else original
         try:
             alert, outer, phase = thin.alert, thin.phase, STAY_OUT
             if not alert & STOPPED or (hook.active and clock.active):
@@ -187,15 +206,15 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     if alert & DEVICE and on_device is not None:
                         on_device(args, kwargs)
         except BaseException as error:  # noqa: BLE001 - this is the guard
-            hook.failed(error)
-            clock.alert(BROKEN, True)
+            if hook.failed(error):
+                clock.alert(BROKEN, True)
         if called_ns and begin_ns:
             clock.count_own(monotonic_ns() - called_ns)
         if not begin_ns:
-            return original(*args, **kwargs)
+            return call(*args, **kwargs)
         result = None
         try:
-            result = original(*args, **kwargs)
+            result = call(*args, **kwargs)
         finally:
             try:
                 now = monotonic_ns()
@@ -218,12 +237,11 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     if called_ns:
                         clock.count_own(monotonic_ns() - now)
             except BaseException as error:  # noqa: BLE001 - this is the guard
-                hook.failed(error)
-                clock.alert(BROKEN, True)
+                if hook.failed(error):
+                    clock.alert(BROKEN, True)
         return result
 
     if native.core is not None and (constant is not None or any_root or isinstance(roots, set)):
-        owner, name, base = getattr(original, "inherits", (None, None, None))
         gate = native.core.Gate(
             clock,
             original,
@@ -234,7 +252,9 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
             FORWARD if constant is None else constant,
             group,
             native.core.CALL if kind is None else getattr(native.core, kind),
-            original.__qualname__ if is_looked_up else None,
+            original.__qualname__
+            if is_looked_up
+            else (cast, (None, original)),  # for picklers, as in `pickled`
             after_phase=after_phase,
             after_alert=after_alert,
             roots=roots if isinstance(roots, set) else None,
@@ -272,8 +292,8 @@ def failing(hook: Hook, clock: StepClock) -> Callable[[BaseException], None]:
     """What the native core does with an exception of ours: as `timed`."""
 
     def failed(error: BaseException) -> None:
-        hook.failed(error)
-        clock.alert(BROKEN, True)
+        if hook.failed(error):
+            clock.alert(BROKEN, True)
 
     return failed
 

@@ -35,6 +35,7 @@ from . import (
 from . import ring as ring_file
 from . import step_clock as sc
 from .accelerator import watch_captures
+from .attributes import parameters_of, unheard
 from .background_saves import BackgroundSaves
 from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
@@ -423,7 +424,8 @@ class Probe:
 
 def _bytes_of(module: Any) -> int:
     """Of its gradients."""
-    return sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
+    with unheard():
+        return sum(parameter.nbytes for parameter in parameters_of(module) if parameter.requires_grad)
 
 
 def breathe() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import phases
 from . import step_clock as sc
+from .attributes import own
 from .data_hook import count_batch, first_tensor
 from .guard import INSPECTION, attempt
 
@@ -51,7 +52,9 @@ def _is_observed(clock: sc.StepClock) -> bool:
 def _is_batch(value: object) -> bool:
     """Whether tensors are handed out that are no model's own: those of a loop over its parameters are no batch."""
     tensor = first_tensor(value)
-    return tensor is not None and not isinstance(tensor, sys.modules["torch"].nn.Parameter)
+    if tensor is None or issubclass(type(tensor), sys.modules["torch"].nn.Parameter):
+        return False
+    return not own(tensor).get("_is_param")
 
 
 def _is_torchs(code: CodeType) -> bool:

@@ -11,7 +11,7 @@ import sys
 from time import monotonic_ns
 from typing import Any
 
-from .attributes import own
+from .attributes import own, unheard
 from .forward_look import parts_of
 from .guard import INSPECTION, attempt
 
@@ -93,8 +93,9 @@ class Walk:
                 module, marks = self.stack.pop()
                 params = self.sums["params"]
                 self.num_modules += 1
-                if attempt(INSPECTION, self._look, module, marks) is None:
-                    self.sums["not_looked_at"] += 1
+                with unheard():
+                    if attempt(INSPECTION, self._look, module, marks) is None:
+                        self.sums["not_looked_at"] += 1
                 if self.is_new_root and self.sums["params"] > params:
                     self.is_new_root = False
                     self.num_models += 1
@@ -247,6 +248,9 @@ class Walk:
     def _scripted(self, module: Any, marks: int) -> None:
         """A module whose parts are not Python's own: its parameters in one list."""
         self.facts["scripted"] = True
+        if not type(module).__module__.startswith("torch."):  # what its own method does is not known
+            self.sums["not_looked_at"] += 1
+            return
         for number, (label, parameter) in enumerate(module.named_parameters()):
             if number >= MAX_SCRIPTED:
                 self.sums["not_looked_at"] += 1

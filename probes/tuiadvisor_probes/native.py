@@ -50,6 +50,13 @@ def load(content: bytes) -> Any:
         raise ImportError("not for a free-threaded Python")
     if type(forks.page_with(0)) is not memoryview:
         raise ImportError("this kernel does not empty a page in forked children")
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and limit < len(
+        content
+    ):  # memory files too: a signal may end who writes more
+        raise ImportError("this process may write files of " + str(limit) + " bytes only")
     memory = os.memfd_create(NAME, os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(memory), "wb") as file:

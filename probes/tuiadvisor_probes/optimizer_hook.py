@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import native, phases, pickled
 from . import step_clock as sc
+from .attributes import unheard
 from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
 from .guard import INSPECTION, attempt, failing, not_traced, nothing, timed
@@ -197,8 +198,8 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
             if called_ns:
                 clock.count_own(monotonic_ns() - called_ns)
         except BaseException as error:  # noqa: BLE001 - this is the guard
-            hook.failed(error)
-            clock.alert(sc.BROKEN, True)
+            if hook.failed(error):
+                clock.alert(sc.BROKEN, True)
 
     if native.core is None:
         return before
@@ -257,8 +258,8 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
             if clock.turns is not None and clock.turns.stepped(number, sys._getframe(1)):
                 clock.flags |= sc.FLAG_FIRST
         except BaseException as error:  # noqa: BLE001 - this is the guard
-            hook.failed(error)
-            clock.alert(sc.BROKEN, True)
+            if hook.failed(error):
+                clock.alert(sc.BROKEN, True)
 
     if native.core is None:
         return after
@@ -330,14 +331,18 @@ def steps_before(optimizer: Any, step: int) -> int | None:
     None where it keeps none, or keeps it on a device: that would have to be waited for.
     """
     held = next(iter(optimizer.state.values()), None)
-    count = held.get("step") if isinstance(held, dict) else None
+    count: Any = held.get("step") if isinstance(held, dict) else None
     torch: Any = sys.modules.get("torch")
-    if torch is not None and isinstance(count, torch.Tensor):
+    if torch is not None and issubclass(type(count), torch.Tensor):
         modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
-        is_plain = type(count) is torch.Tensor and count.device.type == "cpu" and count.numel() == 1
-        if not is_plain or modes is None or modes():  # a mode of the training's own would see us ask
+        if (
+            type(count) is not torch.Tensor or modes is None or modes()
+        ):  # a mode of the training's own would see us ask
             return None
-        count = count.item()
+        with unheard():
+            if count.device.type != "cpu" or count.numel() != 1:
+                return None
+            count = count.item()
     if not isinstance(count, (int, float)) or count != int(count):
         return None
     before = int(count) - 1 - step

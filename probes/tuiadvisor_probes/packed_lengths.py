@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .attributes import entries, is_operated_unheard
 from .forward_look import MAX_LOOKED_AT, POSITIONS
 
 BOUNDARIES = ("cu_seqlens", "cu_seqlens_q", "cu_seq_lens", "cu_seq_lens_q")
@@ -17,11 +18,10 @@ LENGTHS = ("seqlens", "seq_lens")
 
 def squares(batch: Any) -> tuple[int, int, int] | None:
     """(sequences, their tokens, sum of the squares of their lengths); None where the batch does not tell them."""
-    if type(batch) is not dict and not isinstance(
-        getattr(batch, "data", None), dict
-    ):  # BatchEncoding holds one
+    named = entries(batch)
+    # A mode of the training's own would be handed what we compute, and might change its own state.
+    if named is None or not is_operated_unheard():
         return None
-    named = batch if type(batch) is dict else batch.data
     lengths = _lengths(named)
     if not lengths or min(lengths) < 0:
         return None
@@ -30,14 +30,14 @@ def squares(batch: Any) -> tuple[int, int, int] | None:
 
 def _lengths(named: dict[Any, Any]) -> list[int]:
     for name in BOUNDARIES:
-        borders = _numbers(named.get(name))
+        borders = _numbers(dict.get(named, name))
         if borders:
             return _differences(borders)
     for name in LENGTHS:
-        lengths = _numbers(named.get(name))
+        lengths = _numbers(dict.get(named, name))
         if lengths:
             return lengths
-    positions: Any = named.get(POSITIONS)
+    positions: Any = dict.get(named, POSITIONS)
     if not _is_readable(positions) or positions.dim() != 2:
         return []
     rows, width = positions.shape
@@ -61,10 +61,10 @@ def _numbers(values: Any) -> list[int]:
 
 
 def _is_readable(values: Any) -> bool:
-    """A tensor of whole numbers in the host's memory, not too many of them."""
+    """A plain tensor of whole numbers in the host's memory, not too many of them."""
     torch: Any = sys.modules["torch"]
     return (
-        isinstance(values, torch.Tensor)
+        type(values) is torch.Tensor
         and values.device.type == "cpu"
         and values.dtype in (torch.int32, torch.int64)
         and 0 < values.numel() <= MAX_LOOKED_AT

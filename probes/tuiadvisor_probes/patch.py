@@ -63,10 +63,24 @@ class Patch:
 
 
 def _inherited(owner: Any, name: str, found: Callable[..., Any]) -> Callable[..., Any]:
-    """What `owner` inherits under this name at each call: torch.fx and others put their own there for a while."""
+    """What `owner` inherits under this name at each call: torch.fx and others put their own there for a while.
+
+    Both functions name nothing of ours: a pickler that takes them by value can load them elsewhere.
+    """
+
+    def above_copy(thing: Any) -> Any:
+        """The same for an object of a class that was made of the owner's dict, with what stands there for us."""
+        ours = vars(owner).get(name)  # None after we have left
+        kinds = [kind for kind in type(thing).__mro__ if name in vars(kind)]
+        copy = next((kind for kind in kinds if vars(kind)[name] is ours), kinds[0])
+        return super(copy, thing)
 
     def tuiadvisor_inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(super(owner, self), name)(*args, **kwargs)
+        try:
+            above: Any = super(owner, self)
+        except TypeError:
+            above = above_copy(self)
+        return getattr(above, name)(*args, **kwargs)
 
     # For the native core.
     tuiadvisor_inherited.inherits = owner, name, _only_base(owner, name)  # type: ignore[attr-defined]

@@ -16,9 +16,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+# Cloudpickle and the copies that others bring; each has a registry of its own.
+CLOUDPICKLES = (
+    *("cloudpickle", "cloudpickle.cloudpickle", "ray.cloudpickle.cloudpickle"),
+    *("joblib.externals.cloudpickle.cloudpickle", "pyspark.cloudpickle.cloudpickle"),
+)
+
+
 def is_by_value(owner: type) -> bool:
-    """Whether picklers take the class with its dict: it is of the script itself, or of no module to be imported."""
-    return owner.__module__ == "__main__" or owner.__module__ not in sys.modules
+    """Whether picklers take the class with its dict: what imports its module does not find it there.
+
+    It is of the script itself, of no module to be imported, made in a function, hidden by another of its name, or its
+    module is one that cloudpickle has been told to take by value.
+    """
+    home = owner.__module__
+    module = sys.modules.get(home) if home != "__main__" else None
+    if module is None:
+        return True
+    found: Any = module
+    for name in owner.__qualname__.split("."):
+        names = getattr(found, "__dict__", None)
+        if names is None or name not in names:
+            return True
+        found = names[name]
+    return found is not owner or _is_registered(home)
+
+
+def _is_registered(home: str) -> bool:
+    """Whether cloudpickle has been told so of this module or of a package that it is in."""
+    for name in CLOUDPICKLES:
+        names = getattr(sys.modules.get(name), "_PICKLE_BY_VALUE_MODULES", ())
+        part = home if names else ""
+        while part:
+            if part in names:
+                return True
+            part = part.rpartition(".")[0]
+    return False
 
 
 class StandIn:

@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import compiled, phases
-from .attributes import values_of
+from .attributes import parameters_of, values_of
 from .forward_look import parts_of
 from .guard import INSPECTION, STAY_OUT, attempt
 from .other_frames import callers, forget_variables, tops, variables
@@ -204,7 +204,7 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
 
 
 def _count_owned(module: Any, parameters: set[int]) -> int:
-    return sum(1 for parameter in module.parameters() if id(parameter) in parameters)
+    return sum(1 for parameter in parameters_of(module) if id(parameter) in parameters)
 
 
 def _attributes(value: Any) -> list[Any]:

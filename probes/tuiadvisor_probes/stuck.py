@@ -357,9 +357,38 @@ def looks_like_evaluation(frame: Any) -> bool:
                 return True
         for value in list(values.values())[:MAX_VALUES]:
             # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
-            if issubclass(type(value), module_class) and next(value.parameters(), None) is not None:
+            if issubclass(type(value), module_class) and has_parameters(value):
                 modes.add(bool(value.training and getattr(value, "module", value).training))
     return modes == {False}
+
+
+def has_parameters(module: Any) -> bool:
+    """By what modules keep themselves: `parameters()` may be of the training's own and do anything."""
+    seen, waiting = {id(module)}, [module]
+    while waiting:
+        one = waiting.pop()
+        held = [_kept(one, name) for name in ("_parameters", "_modules")]
+        if not all(issubclass(type(names), dict) for names in held):  # a scripted module keeps them elsewhere
+            if type(one).__module__.startswith("torch.") and next(one.parameters(), None) is not None:
+                return True
+            continue
+        if any(parameter is not None for parameter in dict.values(held[0])):
+            return True
+        for child in dict.values(held[1]):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+    return False
+
+
+def _kept(module: Any, name: str) -> Any:
+    """As `attributes.kept`, which is not there where we run alone."""
+    if any(name in kind.__dict__ for kind in type(module).__mro__):
+        return None
+    try:
+        return object.__getattribute__(module, name)
+    except AttributeError:
+        return None
 
 
 def is_optimizers(values: dict[str, Any]) -> bool:

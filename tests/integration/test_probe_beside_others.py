@@ -6,8 +6,9 @@ import dataclasses
 import statistics
 import threading
 import time
+import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -200,11 +201,16 @@ class Pairs:
     keys: Any
 
 
-class BrokenMapping(dict[str, Any]):
+class BrokenMapping(Mapping[str, Any]):
     """A batch that does not like to be looked at."""
 
-    def __contains__(self, key: object) -> bool:
+    def __init__(self, **_given: Any) -> None:
+        """Holds nothing yet."""
+
+    def __getitem__(self, key: object) -> Any:
         raise RuntimeError("not yet")
+
+    __contains__ = __iter__ = __len__ = __getitem__  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("collate", [lambda rows: Pairs(rows, rows), lambda rows: BrokenMapping(rows=rows)])
@@ -235,3 +241,104 @@ def test_detach_from_inside_a_walk_through_step_hooks(tmp_path: Path, own_hooks:
     left = [hook for hook in optimizers._global_optimizer_pre_hooks.values() if hook.__name__ == "<lambda>"]
     assert 3 == len(left) == len(optimizers._global_optimizer_pre_hooks)
     assert not optimizers._global_optimizer_post_hooks
+
+
+class Drawing(nn.Module):  # type: ignore[misc]
+    """A model that has methods of its own where torch's would only tell what it holds."""
+
+    num_asked = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+
+    def forward(self, values: Any) -> Any:
+        return self.layer(values)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+        Drawing.num_asked += 1
+        return super().parameters(recurse)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        Drawing.num_asked += 1
+        return super().named_parameters(*args, **kwargs)
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        Drawing.num_asked += 1
+        return super().named_modules(*args, **kwargs)
+
+
+def test_a_models_own_methods_are_not_called_to_find_its_parameters(tmp_path: Path) -> None:
+    """Who draws a random number in one has the weights that it has without us."""
+    model = Drawing()
+    optimizer = torch.optim.SGD(model.layer.parameters(), lr=0.1)
+    Drawing.num_asked = 0
+    with probed(tmp_path) as observed:
+        train_steps(model, optimizer, 12)
+        told = observed.info["model"]
+    assert "forward" in observed_phases(observed.steps[-1])
+    assert told["params"] == FEATURES + 1
+    assert 0 == Drawing.num_asked
+
+
+class Copied(nn.Module):  # type: ignore[misc]
+    """A model whose class is made anew, as dataclasses with slots are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+
+    def forward(self, values: Any) -> Any:
+        return self.layer(values)
+
+
+def test_a_class_made_of_a_watched_classes_dict_is_called_as_without_us(tmp_path: Path) -> None:
+    """While we are there and after; its subclasses too, whether or not they have a `__call__` of their own."""
+    model = Copied()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with probed(tmp_path):
+        train_steps(model, optimizer, 6)
+        assert "__call__" in vars(Copied)
+        made: Any = type("Made", Copied.__bases__, dict(vars(Copied)))
+
+        class Heir(made):  # type: ignore[misc]
+            def __call__(self, values: Any) -> Any:
+                return super().__call__(values) + 1
+
+        values = torch.ones(2, FEATURES)
+        expected = model(values)
+        others = [made.__new__(kind) for kind in (made, Heir)]
+        for other in others:
+            other.__dict__.update(model.__dict__)
+        assert torch.equal(expected, others[0](values))
+        assert torch.equal(expected + 1, others[1](values))
+    assert torch.equal(expected, others[0](values))
+    assert torch.equal(expected, model(values))
+
+
+class Nested(nn.Module):  # type: ignore[misc]
+    """A model that calls itself, and tells how many frames there are at the bottom."""
+
+    frames = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+
+    def forward(self, values: Any, levels: int = 4) -> Any:
+        if levels:
+            return self(values, levels - 1)
+        Nested.frames = sum(1 for _ in traceback.walk_stack(None))
+        return self.layer(values)
+
+
+def test_a_model_that_calls_itself_has_at_most_a_frame_of_ours_at_each_level(tmp_path: Path) -> None:
+    """Each counts against Python's limit of nested calls."""
+    model = Nested()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train_steps(model, optimizer, 1)
+    plain = Nested.frames
+    with probed(tmp_path) as observed:
+        train_steps(model, optimizer, 6)
+        is_native = observed.info["core"] == "native"
+    assert plain + (0 if is_native else 5) == Nested.frames

@@ -101,6 +101,32 @@ def test_a_ring_shorter_than_it_says_is_not_written(core: Any, tmp_path: Path) -
     writer.close()
 
 
+SMALL_FILES = """
+import resource, signal, sys
+from pathlib import Path
+from tuiadvisor_probes import native
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as a library or a launcher may; Python itself ignores it
+content, limit = Path(sys.argv[1]).read_bytes(), int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    print(native.load(content).__name__)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_process_that_may_not_write_files_of_its_size_goes_without(core: Any) -> None:
+    """A memory file counts as one: the kernel's signal ended the rank."""
+    size = native_core.path().stat().st_size
+    for limit, said in (
+        (size - 1, f"this process may write files of {size - 1} bytes only"),
+        (size, core.__name__),
+    ):
+        command = [sys.executable, "-c", SMALL_FILES, str(native_core.path()), str(limit)]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+        assert (0, said) == (done.returncode, done.stdout.strip())
+
+
 # Whole programs: what a step is, what was seen in it and how much it counted does not depend on the core.
 
 
@@ -484,6 +510,14 @@ def test_what_a_class_inherits_is_looked_up_at_each_call(
     class Later(Both):
         pass
 
+    for one in (
+        Told,
+        Linear,
+        Both,
+        Later,
+    ):  # else picklers take them by value, and a `__call__` of theirs is left alone
+        one.__qualname__ = one.__name__
+        monkeypatch.setattr(sys.modules[__name__], one.__name__, one, raising=False)
     whole = torch.nn.Module.__call__
 
     def traced(self: Any, *args: Any, **kwargs: Any) -> Any:

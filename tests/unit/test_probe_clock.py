@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -388,3 +389,52 @@ def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
     clock.flush()
     (row,) = rows(reader)
     assert 5 == row["other_ns"] == row["end_ns"] - row["begin_ns"]
+
+
+def nested(levels: int, call: Callable[[Any], str]) -> str:
+    """What a call answers so many calls below us."""
+    if levels:
+        return nested(levels - 1, call)
+    try:
+        return call(None)
+    except RecursionError:
+        return "too deep"
+
+
+def phase_by(levels: int) -> int:
+    """As what asks for a forward's phase, some calls down."""
+    return phase_by(levels - 1) if levels else phases.FORWARD
+
+
+def test_a_program_at_its_limit_of_nested_calls_gets_its_own_error_alone(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """Our own frame and the one that lets it pass are lost at most."""
+    clock, _ = recorded
+    hook = Hook("forward", 0, lambda _: None)
+    wrapped = timed(lambda _: "done", hook, clock, lambda _: phase_by(8))
+    limit = next(levels for levels in range(10_000) if nested(levels, lambda _: "done") == "too deep")
+    answers = [nested(limit - distance, wrapped) for distance in range(1, 30)]
+    assert answers.count("too deep") <= 3
+    assert sorted(answers, reverse=True) == answers  # and the nearer ones alone
+    assert hook.active
+    assert 0 == hook.num_errors
+    assert phases.OTHER == clock.phase
+    clock.catch_up()
+    before = clock.books.num_transitions
+    assert "done" == nested(0, wrapped)
+    clock.catch_up()
+    assert before + 2 == clock.books.num_transitions
+
+
+def test_what_stopped_in_the_middle_of_the_books_is_an_error_that_is_counted_and_not_raised(
+    recorded: tuple[step_clock.StepClock, ring.RingReader],
+) -> None:
+    """A half of something may be done there."""
+    hook = Hook("forward", 0, lambda _: None)
+    inside: dict[str, Any] = {"__name__": step_clock.__name__}
+    exec("def stop():\n    raise RecursionError('at the limit')", inside)  # noqa: S102
+    with pytest.raises(RecursionError) as raised:
+        inside["stop"]()
+    assert hook.failed(raised.value)
+    assert (False, 1) == (hook.active, hook.num_errors)

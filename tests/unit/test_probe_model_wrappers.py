@@ -187,6 +187,11 @@ def test_of_a_scripted_module_so_many_are_looked_at(monkeypatch: pytest.MonkeyPa
         def named_parameters(self) -> Any:
             yield from nn.ModuleDict({"emb": nn.Embedding(8, 8), "a": nn.Linear(8, 8)}).named_parameters()
 
+    assert (0, 1) == (
+        walked(Scripted())["params"],
+        walked(Scripted())["not_looked_at"],
+    )  # a method of the training's
+    Scripted.__module__ = "torch.jit._script"
     told = walked(Scripted())
     assert (1, 64, 128) == (told["not_looked_at"], told["embedding"], told["params"])
     assert told["scripted"] is True
