@@ -60,20 +60,25 @@ class EvalSpan:
     def after_forward(self, begin_ns: int, end_ns: int) -> None:
         """One evaluating forward is over; the time since the one before becomes evaluation too."""
         self.inside = False
-        clock = self.clock
+        clock, before = self.clock, self.totals
+        totals = list(clock.totals)
         if self.end_ns and self.step == clock.step:
-            for phase, before in enumerate(self.totals):
-                if phase not in _KEPT:
-                    clock.move(clock.totals[phase] - before, phase, phases.EVAL)
+            # A rollout has hundreds of them in a step: what has not moved is not touched, and nothing is asked twice.
+            for phase, before_ns in enumerate(before):
+                if totals[phase] != before_ns and phase not in _KEPT:
+                    moved_ns, totals[phase] = totals[phase] - before_ns, before_ns
+                    totals[phases.EVAL] += moved_ns
+                    clock.move(moved_ns, phase, phases.EVAL)
         else:
             self.close()
             self.begin_ns, self.step, self.num_forwards = begin_ns, clock.step, 0
             self._flag()
+            clock.settle_at_ns = 0  # the span ends with the step at the latest
+        if not self.end_ns:
+            clock.alert(sc.EVALUATING, True)
         self.end_ns = end_ns
-        clock.alert(sc.EVALUATING, True)
-        clock.settle_at_ns = 0  # the span ends with the step at the latest
         self.num_forwards += 1
-        self.totals = list(clock.totals)
+        self.totals = totals
 
     def _flag(self) -> None:
         clock = self.clock
