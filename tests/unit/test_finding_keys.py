@@ -57,3 +57,21 @@ def test_enter_opens_the_second_of_two_pauses() -> None:
     keyboard = Keyboard(views.live(with_two_pauses()))
     keyboard.press("n", "n", "n")
     assert "pause of two" in keyboard.press("enter")
+
+
+def test_a_sentence_that_is_cut_for_more_findings_says_so() -> None:
+    """On a wide screen it ended in the middle, "grows by 1.5 % a minute:", before "and 6 more findings"."""
+    view = with_two_pauses()
+    long = tuple(
+        replace(each, severity="warning", message=f"{'The others wait for rank 2. ' * 4}End.")
+        for each in view.findings
+    )
+    state = views.live(replace(view, findings=long))
+    num_cut = 0
+    for height in range(18, 45):
+        rows = [row.text[77:].rstrip() for row in Overview().lines(state, 120, height)]
+        more = next((place for place, row in enumerate(rows) if "more finding" in row), None)
+        if more is not None and rows[more - 1].strip() and not rows[more - 1].endswith("End."):
+            num_cut += 1
+            assert rows[more - 1].endswith("…"), (height, rows[more - 1])
+    assert num_cut
