@@ -9,6 +9,7 @@ import pytest
 from snapshot import views
 from unit.test_tui_navigator import Keyboard
 
+from tuiadvisor.outlets import metrics
 from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.views.run_view import Finding, RunView
@@ -75,3 +76,11 @@ def test_a_sentence_that_is_cut_for_more_findings_says_so() -> None:
             num_cut += 1
             assert rows[more - 1].endswith("…"), (height, rows[more - 1])
     assert num_cut
+
+
+def test_two_findings_of_a_rule_are_two_series() -> None:
+    """Two pauses of all ranks had one set of labels with two values, of which Prometheus keeps one."""
+    for _, _, _, told in metrics._of_findings(with_two_pauses()):
+        labels = [key for key, _ in told]
+        assert len(labels) == len(set(labels))
+        assert "periodic_pause" in {one[0] for one in labels}
