@@ -9,6 +9,7 @@ import pytest
 from snapshot import views
 from unit.test_tui_navigator import Keyboard
 
+from tuiadvisor.outlets import metrics
 from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.views.run_view import Finding, RunView
@@ -57,3 +58,29 @@ def test_enter_opens_the_second_of_two_pauses() -> None:
     keyboard = Keyboard(views.live(with_two_pauses()))
     keyboard.press("n", "n", "n")
     assert "pause of two" in keyboard.press("enter")
+
+
+def test_a_sentence_that_is_cut_for_more_findings_says_so() -> None:
+    """On a wide screen it ended in the middle, "grows by 1.5 % a minute:", before "and 6 more findings"."""
+    view = with_two_pauses()
+    long = tuple(
+        replace(each, severity="warning", message=f"{'The others wait for rank 2. ' * 4}End.")
+        for each in view.findings
+    )
+    state = views.live(replace(view, findings=long))
+    num_cut = 0
+    for height in range(18, 45):
+        rows = [row.text[77:].rstrip() for row in Overview().lines(state, 120, height)]
+        more = next((place for place, row in enumerate(rows) if "more finding" in row), None)
+        if more is not None and rows[more - 1].strip() and not rows[more - 1].endswith("End."):
+            num_cut += 1
+            assert rows[more - 1].endswith("…"), (height, rows[more - 1])
+    assert num_cut
+
+
+def test_two_findings_of_a_rule_are_two_series() -> None:
+    """Two pauses of all ranks had one set of labels with two values, of which Prometheus keeps one."""
+    for _, _, _, told in metrics._of_findings(with_two_pauses()):
+        labels = [key for key, _ in told]
+        assert len(labels) == len(set(labels))
+        assert "periodic_pause" in {one[0] for one in labels}

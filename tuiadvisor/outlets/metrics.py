@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 from tuiadvisor.errors import one_line
+from tuiadvisor.views.finding_keys import keyed
 from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
@@ -218,15 +219,15 @@ def told_ranks(rows: tuple[RankRow, ...]) -> list[RankRow]:
 
 def _of_findings(view: RunView) -> Iterator[_Spec]:
     names = ("finding", "severity", "pattern", "ranks")
-    told = [(_names_of(finding), finding) for finding in view.findings]
+    told = [(_names_of(key, finding), finding) for key, finding in keyed(view.findings).items()]
     yield "finding", "1 for each finding that is open", names, [(key, 1.0) for key, _ in told]
     losses = [(key, finding.loss_s_per_step) for key, finding in told]
     yield "finding_loss_seconds", "What a finding costs a step", names, losses
 
 
-def _names_of(finding: Finding) -> tuple[str, ...]:
+def _names_of(key: str, finding: Finding) -> tuple[str, ...]:
     ranks = ",".join(map(str, finding.ranks[:8])) + (",..." if len(finding.ranks) > 8 else "")
-    return finding.id, finding.severity, finding.pattern, ranks
+    return key, finding.severity, finding.pattern, ranks
 
 
 def _counters(view: RunView) -> Iterable[tuple[str, str, int]]:

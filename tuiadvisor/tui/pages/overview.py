@@ -329,7 +329,10 @@ def _finding_rows(view: RunView, found: list[Line], width: int, most: int, chose
     if left == 0:
         return found[:most]
     more = line((f"and {text_of.count(left, 'more finding')}: n shows the next", "dim"))
-    return [*found[: most - 1], more]
+    *shown, last = found[: most - 1]
+    if last.target is not None and found[most - 1].target == last.target:  # its sentence goes on
+        last = crop(Line((*last.spans, (" …", "text")), last.target), width)
+    return [*shown, last, more]
 
 
 def rank_summary(view: RunView) -> str:
