@@ -52,10 +52,9 @@ def load(content: bytes) -> Any:
         raise ImportError("this kernel does not empty a page in forked children")
     import resource
 
+    # Of memory files too: a signal may end who writes more.
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    if limit != resource.RLIM_INFINITY and limit < len(
-        content
-    ):  # memory files too: a signal may end who writes more
+    if limit != resource.RLIM_INFINITY and limit < len(content):
         raise ImportError("this process may write files of " + str(limit) + " bytes only")
     memory = os.memfd_create(NAME, os.MFD_CLOEXEC)
     try:

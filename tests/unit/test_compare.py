@@ -631,3 +631,19 @@ def test_two_scripts_are_named_first_where_nothing_is_compared(before: Measured)
     assert found.sentence.startswith(f"Not comparable: {before.view.run.label} before, tiny.py after; ")
     same_work = replace(before, view=replace(before.view, run=run))
     assert "no change" == compare(before, same_work).verdict, "a script may be renamed"
+
+
+def test_goodput_is_not_decided_where_the_steps_are_not() -> None:
+    """It "became worse" beneath a verdict that knew of no change, for the windows that two views had judged."""
+    few = replace(JOB, num_steps=70, noise=0.6)
+    pairs = [
+        compare(measured(replace(few, seed=seed)), measured(replace(few, seed=seed + 1))) for seed in range(8)
+    ]
+    open_ones = [
+        found.goodput for found in pairs if found.verdict == "not decided" and found.goodput is not None
+    ]
+    assert open_ones, "nothing here is open"
+    for goodput in open_ones:
+        assert goodput.improved is None
+        assert goodput.answer in {"not decided", "unknown"}
+        assert "became worse" not in goodput.sentence

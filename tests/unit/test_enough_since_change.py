@@ -14,7 +14,7 @@ MORE = Job(
 )
 LESS_OFTEN = Job(
     num_ranks=2,
-    faults=(Fault("backward", (1,), 12 * MS, chance=0.5), Fault("data", (0,), 6 * MS, onset=ONSET)),
+    faults=(Fault("backward", (1,), 12 * MS, chance=0.5), Fault("data", (0,), 12 * MS, onset=ONSET)),
 )
 
 

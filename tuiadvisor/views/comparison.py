@@ -147,7 +147,7 @@ class GoodputChange:
     sentence: str
     is_other_model: bool = False
     is_apart: bool = False  # the runs are not compared, as those of other models
-    is_open: bool = False  # nothing was seen to change, but what pauses make of it may be chance
+    is_open: bool = False  # nothing was seen to change, but what steps or pauses make of it may be chance
 
     @property
     def shown(self) -> tuple[float | None, float | None]:

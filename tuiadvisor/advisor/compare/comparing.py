@@ -14,7 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.compare.bottlenecks import NOT_COMPARED, TWO_MODELS, bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import Terms, environment, longer, terms
 from tuiadvisor.advisor.compare.distribution import distribution
-from tuiadvisor.advisor.compare.goodput_change import goodput_change
+from tuiadvisor.advisor.compare.goodput_change import PAUSES, STEPS, goodput_change
 from tuiadvisor.advisor.compare.load import load_of
 from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.recurring_pauses import narrowed
@@ -196,7 +196,11 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         smallest_detectable=detectable,
         gate=gate,
         goodput=goodput_change(
-            before.view, after.view, floor, apart=apart, is_open=_open_pauses(steady, every)
+            before.view,
+            after.view,
+            floor,
+            apart=apart,
+            by_chance=PAUSES if _open_pauses(steady, every) else STEPS if verdict == "not decided" else "",
         ),
         spread=spread,
         distribution=distribution(before.series.step_s_K, after.series.step_s_K),

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import RunView
 
+STEPS, PAUSES = "steps", "pauses"
 SAME_SPAN: Final = 1.5  # start-up weighs more in a shorter recording: beyond this spans are not compared
 
 
 def goodput_change(
-    before: RunView, after: RunView, floor: float, *, apart: str = "", is_open: bool = False
+    before: RunView, after: RunView, floor: float, *, apart: str = "", by_chance: str = ""
 ) -> GoodputChange | None:
     """None where neither run has a figure. floor: what runs of one code may differ by; apart: as of `bottleneck`.
 
-    is_open: what pauses make of the steps may be chance, so no change of goodput is none that could be seen.
+    by_chance: what may make a difference of the two by itself: STEPS any, PAUSES none that could be seen.
     """
     one, other = before.wall, after.wall
     if one is None or other is None:
@@ -33,9 +34,9 @@ def goodput_change(
     is_same = is_same and one.end_to_end is not None and other.end_to_end is not None
     old, new = (one.end_to_end, other.end_to_end) if is_same else (one.steady, other.steady)
     improved = None
-    if old is not None and new is not None and abs(new - old) > floor and not apart:
+    if old is not None and new is not None and abs(new - old) > floor and not apart and by_chance != STEPS:
         improved = new > old
-    is_open = is_open and not apart and improved is None and None not in (old, new)
+    is_open = bool(by_chance) and not apart and improved is None and None not in (old, new)
     return GoodputChange(
         before=one.end_to_end,
         after=other.end_to_end,
@@ -45,7 +46,7 @@ def goodput_change(
         improved=improved,
         sentence=_of_two(one, other, is_other_model=apart == TWO_MODELS)
         if apart
-        else _sentence(old, new, improved, is_same=is_same, is_open=is_open),
+        else _sentence(old, new, improved, is_same=is_same, by_chance=by_chance if is_open else ""),
         is_other_model=apart == TWO_MODELS,
         is_apart=bool(apart),
         is_open=is_open,
@@ -53,20 +54,21 @@ def goodput_change(
 
 
 def _sentence(
-    old: float | None, new: float | None, improved: bool | None, *, is_same: bool, is_open: bool = False
+    old: float | None, new: float | None, improved: bool | None, *, is_same: bool, by_chance: str = ""
 ) -> str:
     of = "" if is_same else " of the steady steps"
     if old is None or new is None:
         which = "neither run could" if old is None and new is None else "one of the runs could not"
         return f"Whether goodput{of} improved is unknown: {which} be judged."
     told = f"{100 * old:.0f} % before, {100 * new:.0f} % after"
-    if is_open:
+    if by_chance:
         which = "it is" if is_same else "of the steady steps it is"
         left_out = "" if is_same else "the recordings are not of equal stretches, and "
-        return (
-            f"Whether goodput improved is not decided: {which} {told}; {left_out}"
-            "what pauses make of it may be chance."
-        )
+        why = {
+            STEPS: "whether a step became longer or shorter is not decided, either",
+            PAUSES: "what pauses make of it may be chance",
+        }[by_chance]
+        return f"Whether goodput improved is not decided: {which} {told}; {left_out}{why}."
     words = {True: "improved", False: "became worse", None: "did not change beyond noise"}[improved]
     why = (
         "" if is_same else "; the recordings are not of equal stretches, so start-up and pauses are left out"

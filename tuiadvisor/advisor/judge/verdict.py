@@ -525,15 +525,15 @@ def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: l
     if _is_order_unknown(diagnosis):
         return f"{first}; without that the mean step would take at best {then} instead of {now}."
     best = "at best " if chosen.at_best else ""
+    # The mean that stands elsewhere is that of the steps between them.
+    step = "the mean step, pauses included," if chosen.rule.scope == "pause" else "the mean step"
     if beside:
         named = rank_words(tuple(sorted(rank for entry in beside for rank in entry.finding.ranks)))
         return (
             f"{first}; without that and without {named} being late too, the mean step would take {best}{then} "
             f"instead of {now} ({gain.speedup:.2f}x)."
         )
-    return (
-        f"{first}; without that the mean step would take {best}{then} instead of {now} ({gain.speedup:.2f}x)."
-    )
+    return f"{first}; without that {step} would take {best}{then} instead of {now} ({gain.speedup:.2f}x)."
 
 
 def _is_order_unknown(diagnosis: Diagnosis) -> bool:
