@@ -149,6 +149,7 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	$(BIN)/python tests/accuracy/matrix.py --severities --repeat $(REPEAT) --only '$(ONLY)'
 	$(BIN)/python tests/accuracy/reality.py --real --repeat $(REPEAT)
 	$(BIN)/python tests/accuracy/simulate.py --ranks $(RANKS)
+	$(BIN)/python tests/accuracy/compositions.py
 	-$(BIN)/python tests/accuracy/shapes.py
 	-$(BIN)/python tests/accuracy/shapes.py --slow --delays 2
 	-$(BIN)/python tests/accuracy/missing_trace.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -86,3 +87,28 @@ def test_a_trouble_that_ended_is_no_noise_of_its_rank(num_ranks: int, before: in
     for seed in range(3):
         view = final_view(replace(job, seed=seed).with_faults(late, over))
         assert [("straggler", (1,), "forward")] == above_info(view)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, 5])
+@pytest.mark.parametrize("num_steps", [120, 400])
+def test_whose_work_changed_is_whose_own_did(num_ranks: int, num_steps: int) -> None:
+    """Of few ranks one that recovers moves the middle of all: another, late all along, was said to work longer then."""
+    recovers = num_steps // 2
+    faults = (Fault("forward", (0,), 6 * MS), Fault("other", (1,), 6 * MS, until=recovers - 1))
+    view = final_view(Job(num_ranks=num_ranks, num_steps=num_steps).with_faults(*faults))
+    assert [("straggler", (0,), "forward")] == above_info(view)
+    told = re.fullmatch(r"since step (\d+) rank 1 works ([\d.]+) ms shorter a step", view.window.change)
+    assert told is not None, view.window.change
+    assert abs(int(told[1]) - recovers) <= 1
+    assert 6.0 == pytest.approx(float(told[2]), rel=0.15)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_late_steps_that_come_in_handfuls_are_events(num_ranks: int) -> None:
+    """Of 18 late steps of 120 blocks of steps said that it may be anything."""
+    late = Fault("data", (1,), 60 * MS, chance=0.2)
+    job = Job(num_ranks=num_ranks, num_steps=120, noise=0.03, spike_chance=0.0, seed=870214)
+    (found,) = (one for one in final_view(job.with_faults(late)).findings if one.id == "straggler")
+    lost = float((simulate(job.with_faults(late)).cycle_s - simulate(job).cycle_s).mean())
+    low, high = (float(found.evidence[name] or 0) for name in ("loss_low_s", "loss_high_s"))
+    assert 0 < low < lost < high

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS
+from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS, have_ended
 from tuiadvisor.metrics.series.recent_noise import log_chance_of_hits, separate_hits
 from tuiadvisor.metrics.steps.arrays import median, medians
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
 HIT_ALIKE: Final = 0.5  # of the rank's typical late step: as of stalls
@@ -74,4 +74,19 @@ def habits(past_RK: Floats, beyond_RK: Floats, hit_s: float, is_late_R: Bools) -
         late_K = hit_RK[row] & (own_RK[row] > HIT_ALIKE * median(own_RK[row][hit_RK[row]]))
         if late_K[num_past:].mean() >= MIN_STILL * late_K.mean():
             found[row] = int(late_K.sum())
+    return found
+
+
+def times_late(beyond_RK: Floats, hit_RK: Bools, rows: Ints) -> dict[int, int]:
+    """How many times each of these rows is late, as events that are still to come: what they cost is as sure as those.
+
+    Late steps on end are one time. By the steps alone what comes by lot in a fifth of them may be anything, if it comes
+    in handfuls: blocks of steps with many and with none look like noise that moves slowly.
+    """
+    found = {}
+    for row in rows.tolist():
+        late_K = hit_RK[row] & (beyond_RK[row] > HIT_ALIKE * median(beyond_RK[row][hit_RK[row]]))
+        begins = np.flatnonzero(late_K & ~np.append(False, late_K[:-1]))
+        if begins.size > 1 and not have_ended(begins, late_K.size):
+            found[row] = int(begins.size)
     return found

@@ -52,7 +52,7 @@ def find_stalls(work_RK: Floats, cycle_K: Floats) -> tuple[Bools, dict[int, int]
         num_own = int((last[begins] == row).sum())
         costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
         own_begins = at[begins[last[begins] == row]]
-        if num_own < MIN_STALLS or not costly or _have_ended(own_begins, num_steps):
+        if num_own < MIN_STALLS or not costly or have_ended(own_begins, num_steps):
             continue
         if chance_by_lot(num_own, int(begins.size), num_ranks) < STALL_CHANCE:
             result[row, own], times[row] = True, num_own
@@ -65,7 +65,7 @@ def chance_by_lot(num_events: int, total: int, num_ranks: int) -> float:
     return float(num_ranks * (ways / num_ranks**total))
 
 
-def _have_ended(begins: Ints, num_steps: int) -> bool:
+def have_ended(begins: Ints, num_steps: int) -> bool:
     """Whether events that came again and again no longer do: by far more steps than ever between two, and by lot."""
     quiet = num_steps - 1 - int(begins[-1])
     log_chance = begins.size * log1p(-quiet / num_steps)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tuiadvisor.metrics.lateness.beyond_noise import beyond_slow_noise
-from tuiadvisor.metrics.lateness.habits import habits, late_more_often
+from tuiadvisor.metrics.lateness.habits import habits, late_more_often, times_late
 from tuiadvisor.metrics.lateness.if_in_time import all_cured, beyond_others, calm
 from tuiadvisor.metrics.lateness.persistence import (
     between_modes,
@@ -100,7 +100,7 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
 def _candidates(
     work_RK: Floats, deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools
 ) -> tuple[Ints, Bools, dict[int, int]]:
-    """Rows that may be late, in which steps each row was late, and how often those that were so before the window too.
+    """Rows that may be late, in which steps each row was late, and how often those that are so now and then.
 
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
     noise may have grown since, on all ranks alike. is_sure_R: rows that are late by what others than their steps tell.
@@ -137,7 +137,8 @@ def _candidates(
         # Where one is always late, the other is late in the steps in which its own work is longer.
         own_RK = hit_RK & (work_RK - medians(work_RK, 1)[:, None] > hit_s)
         often |= late_more_often(beyond_RK, own_RK, np.zeros(2, dtype=np.bool_))
-    times = habits(before_RK, beyond_RK, hit_s, is_late_R | often)
+    times = times_late(beyond_RK, hit_RK, np.flatnonzero(often & ~is_late_R))
+    times |= habits(before_RK, beyond_RK, hit_s, is_late_R | often)
     often[list(times)] = True
     peers = np.setdiff1d(peers, np.flatnonzero(often))
     is_late_R |= often

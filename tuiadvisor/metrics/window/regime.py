@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.window.rank_changes import RankChanges
 
 MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not looked for
+FEW_RANKS: Final = (
+    4  # one that goes to another level moves the median of so few by half of that, or by all of it
+)
 NEW_REGIME_SHARE: Final = 0.05  # of the cycle: smaller ones date an onset, but begin no new window
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
 SLOW_SIGMAS: Final = 3.0  # of the difference of two means: less is a level that slow noise makes
@@ -128,7 +131,7 @@ def find_regime(
         begin = latest.change.index
         return Regime(begin, cycle_changes, by_row, intermittent, times_late=times_late, is_sliding=True)
     row, change, phase = latest.row, latest.change, latest.phase
-    if row is not None and work_RK.shape[0] == 2:
+    if row is not None and work_RK.shape[0] <= FEW_RANKS:
         row, change = _own_change(work_RK, change)
     if phase is not None:  # of several that changed together: the one that costs
         near = [start for start in starts if start.phase and not _is_apart(change, start.change.index)]
@@ -169,7 +172,7 @@ def _earlier(starts: list[_Start], latest: Change, work_RK: Floats) -> tuple[tup
     levels = (start for start in starts if not start.is_drift and start.phase is None)
     for start in sorted(levels, key=lambda start: -abs(start.change.shift)):
         change, row = start.change, start.row
-        if row is not None and work_RK.shape[0] == 2:
+        if row is not None and work_RK.shape[0] <= FEW_RANKS:
             row, change = _own_change(work_RK, change)
         others = (latest, *(each for each, _ in kept))
         if change.index < latest.index and all(_is_apart(change, each.index) for each in others):
@@ -233,7 +236,7 @@ def _beyond_slow_noise(
     starts: list[_Start],
     work_RK: Floats,
     as_was_RK: Floats | None,
-    levelled: Callable[[Floats], Floats],
+    levelled: Callable[..., Floats],
 ) -> list[_Start]:
     """Without changes of a rank's level that are no larger than noise makes them which moves slowly.
 
@@ -249,7 +252,16 @@ def _beyond_slow_noise(
             one.row for one in starts if one.row is not None and not _is_apart(start.change, one.change.index)
         }
         late_rows = np.array(sorted(together), dtype=np.int64)
-        noise = slow_noise(peers_RK, peers_of(work_RK.shape[0], start.row, late_rows), was_RK)
+        peers = peers_of(work_RK.shape[0], start.row, late_rows)
+        if np.isin(
+            peers, late_rows
+        ).any():  # of two or three ranks: the others' change is this one's mirror image
+            at = (start.change.index,)
+            noise = slow_noise(
+                levelled(work_RK, known=at), peers, None if was_RK is None else levelled(as_was_RK, known=at)
+            )
+        else:
+            noise = slow_noise(peers_RK, peers, was_RK)
         if noise is None:
             return True
         before, after = start.change.index, work_RK.shape[1] - start.change.index
@@ -270,7 +282,7 @@ def _begins_level(change: Change, num_ranks: int, cycle_s: float, num_steps: int
 
 
 def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:
-    """Of two ranks the one whose own work changed more, and by how much."""
+    """Of few ranks the one whose own work changed most, and by how much: each is a large part of what is common."""
     before = work_RK[:, max(0, change.index - COMPARED_STEPS) : change.index].mean(axis=1)
     after = work_RK[:, change.index : change.index + COMPARED_STEPS].mean(axis=1)
     row = int(np.argmax(np.abs(after - before)))
