@@ -34,7 +34,13 @@ def collections_log() -> tuple[deque[int], Callable[..., Any]]:
 def taken(log: deque[int]) -> list[tuple[int, int, int]]:
     """(begin, end, thread) of the collections that have ended; they are noted no more."""
     items = list(log)  # to read them one by one makes garbage, and may collect it
-    if len(items) % ITEMS:  # amid one of them, which ends later
+    num = len(items) // ITEMS * ITEMS  # one under way stays: another thread may collect while we read
+    for _ in range(num):
+        log.popleft()
+    found = list(
+        zip(items[0:num:ITEMS], items[2:num:ITEMS], items[1:num:ITEMS], items[3:num:ITEMS], strict=True)
+    )
+    if any(ident != same for _, _, ident, same in found):  # what was dropped took a half of one with it
+        log.clear()
         return []
-    log.clear()
-    return list(zip(items[0::ITEMS], items[2::ITEMS], items[1::ITEMS], strict=True))
+    return [(begin_ns, end_ns, ident) for begin_ns, end_ns, ident, _ in found]

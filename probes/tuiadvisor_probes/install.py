@@ -70,6 +70,9 @@ PARTS = (
     model_facts,
 )
 BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
+NO_CLOCK = (
+    "time.monotonic_ns is replaced in this process, as by freezegun: nothing tells how long its steps take"
+)
 BREATH_S = 0.003  # as the agent's between two modules
 
 _probe: Probe | None = None
@@ -458,6 +461,13 @@ def install(ring_path: str) -> bool:
     """Install once a process; False if a probe is there already (its ring stays in use)."""
     global _probe
     if _probe is not None:
+        return False
+    if type(time.monotonic_ns) is not type(time.process_time_ns):
+        ring = ring_file.RingWriter(ring_path)
+        ring.put_info(json.dumps({"error": NO_CLOCK}).encode())
+        ring.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_FAILED)
+        ring.close()
+        forget_modules()
         return False
     probe = Probe(ring_path)
     _probe = probe

@@ -99,10 +99,13 @@ def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> N
     assert [1] == pause["ranks"]
     assert STOP_S * 0.9 < pause["length_s"]
     assert "stopped" == pause["cause"]
+    # On a crowded machine it may have paused at other steps, too, for far shorter times.
     (finding,) = [
-        entry for entry in document["findings"] if entry["id"] == "irregular_pause" and entry["ranks"] == [1]
+        entry
+        for entry in document["findings"]
+        if entry["id"] == "irregular_pause" and [entry["since_step"]] == pause["steps"]
     ]
-    assert pause["steps"] == [finding["since_step"]]
+    assert [1] == finding["ranks"]
     assert document["step"]["mean_s"] < pause["length_s"] / 2
     assert_sums(document)
 

@@ -69,3 +69,16 @@ def test_lengths_that_come_in_turns_are_one_row() -> None:
 def test_what_rounds_to_a_thousand_has_the_next_unit(value: float, words: str) -> None:
     """It was "1e+03 ms"."""
     assert words == seconds(value)
+
+
+@pytest.mark.parametrize("seed", [417023, 20795])
+def test_one_that_is_far_longer_than_the_others_of_its_rank_is_told_by_itself(seed: int) -> None:
+    """Nine short ones of a crowded host and a stop of 5 s were "9 times, for 617 ms on average"."""
+    short = Fault("other", (1,), 0.060, chance=0.06)
+    stop = Fault("other", (1,), 5.0, onset=115, until=116)
+    job = Job(num_ranks=2, num_steps=230, noise=0.25, spike_chance=0.15, seed=seed)
+    view = final_view(job.with_faults(short, stop))
+    (pause,) = (pause for pause in view.pauses if pause.length_s > 1)
+    assert ((115,), (1,)) == (pause.steps, pause.ranks)
+    assert 5.0 == pytest.approx(pause.length_s, rel=0.05)
+    assert all(other.length_s < 0.3 for other in view.pauses if other is not pause)

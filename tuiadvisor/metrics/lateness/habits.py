@@ -50,7 +50,7 @@ def late_more_often(beyond_RK: Floats, hit_RK: Bools, is_late_R: Bools) -> Bools
     for row in often[np.argsort(-lost_R[often], kind="stable")].tolist():
         found[row] = stands_out(row, *counted, MAX_LOG_CHANCE_OF_HITS)
         if is_first and not found[row]:
-            alike_RK = hit_RK & (beyond_RK > HIT_ALIKE * median(beyond_RK[row][hit_RK[row]]))
+            alike_RK = hit_RK & (beyond_RK > _alike_s(beyond_RK[row], hit_RK[row]))
             alike = (alike_RK.mean(axis=1), separate_hits(alike_RK))
             found[row] = stands_out(row, *alike, MAX_LOG_CHANCE_OF_HITS - log(2))
         is_first = is_first and bool(found[row])
@@ -71,7 +71,7 @@ def habits(past_RK: Floats, beyond_RK: Floats, hit_s: float, is_late_R: Bools) -
     hit_RK = own_RK > hit_s
     found = {}
     for row in np.flatnonzero(late_more_often(own_RK, hit_RK, is_late_R)).tolist():
-        late_K = hit_RK[row] & (own_RK[row] > HIT_ALIKE * median(own_RK[row][hit_RK[row]]))
+        late_K = hit_RK[row] & (own_RK[row] > _alike_s(own_RK[row], hit_RK[row]))
         if late_K[num_past:].mean() >= MIN_STILL * late_K.mean():
             found[row] = int(late_K.sum())
     return found
@@ -85,8 +85,13 @@ def times_late(beyond_RK: Floats, hit_RK: Bools, rows: Ints) -> dict[int, int]:
     """
     found = {}
     for row in rows.tolist():
-        late_K = hit_RK[row] & (beyond_RK[row] > HIT_ALIKE * median(beyond_RK[row][hit_RK[row]]))
+        late_K = hit_RK[row] & (beyond_RK[row] > _alike_s(beyond_RK[row], hit_RK[row]))
         begins = np.flatnonzero(late_K & ~np.append(False, late_K[:-1]))
         if begins.size > 1 and not have_ended(begins, late_K.size):
             found[row] = int(begins.size)
     return found
+
+
+def _alike_s(beyond_K: Floats, hit_K: Bools) -> float:
+    """From how much on a step is about as late as the rank mostly is when it is late."""
+    return HIT_ALIKE * median(beyond_K[hit_K])

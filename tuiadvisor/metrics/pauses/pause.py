@@ -13,6 +13,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
+from tuiadvisor.metrics.pauses.irregular import BEYOND_ORDINARY
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_mean
 from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -179,12 +180,16 @@ def _come_between(starts: list[int], period: float | None, num_steps: int) -> tu
 def irregular_pauses(
     table: StepTable, cycle_K: Floats, events: tuple[Interruption, ...], steady_K: Bools
 ) -> list[Pause]:
-    """One Pause for the same ranks, costliest first; of very many ranks the rest together. events: by column."""
+    """One Pause for the same ranks, costliest first; of very many ranks the rest together. events: by column.
+
+    One that is far longer than the others of its ranks is told by itself: their mean length would be nobody's.
+    """
     median_s = median(cycle_K[steady_K])
     by_rows: dict[tuple[int, ...], list[Interruption]] = {}
     for event in events:
         by_rows.setdefault(event.rows, []).append(event)
-    groups = sorted(by_rows.values(), key=lambda group: -sum(event.length_s for event in group))
+    parts = (part for group in by_rows.values() for part in _by_length(group))
+    groups = sorted(parts, key=lambda group: -sum(event.length_s for event in group))
     if len(groups) > MAX_GROUPS:
         rest = sorted((e for group in groups[MAX_GROUPS - 1 :] for e in group), key=lambda e: e.column)
         groups = [*groups[: MAX_GROUPS - 1], rest]
@@ -211,6 +216,13 @@ def irregular_pauses(
             )
         )
     return [with_lengths(pause, table, cycle_K, steady_K) for pause in result]
+
+
+def _by_length(group: list[Interruption]) -> list[list[Interruption]]:
+    longest, *others = sorted(group, key=lambda event: -event.length_s)
+    if not others or longest.length_s < BEYOND_ORDINARY * others[0].length_s:
+        return [group]
+    return [[longest], [event for event in group if event is not longest]]
 
 
 def with_lengths(pause: Pause, table: StepTable, cycle_K: Floats, steady_K: Bools) -> Pause:
