@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test test-fast coverage test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check arm-check clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard probes/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,mcp,otlp,scale,parquet,web,stacks]"

@@ -34,6 +34,9 @@ enum { HAS_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL */
 /* From 3.12 on; before, the function's own field is written. */
 extern __attribute__((weak)) void PyFunction_SetVectorcall(PyObject *, vectorcall_t);
 
+/* What native.py asks for: one more whenever the probe's Python relies on something that a core built before lacks. */
+enum { INTERFACE = 2 };
+
 #ifndef CORE_BUILD
 #define CORE_BUILD "unknown"
 #endif
@@ -94,6 +97,7 @@ static int core_exec(PyObject *module) {
     return add_type(module, &thin_spec, &types->thin) || add_type(module, &books_spec, &types->books) ||
                    add_type(module, &base_spec, &types->base) || add_type(module, &gate_spec, &types->gate) ||
                    PyModule_AddStringConstant(module, "BUILD", "tuiadvisor-core " CORE_BUILD) ||
+                   PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) ||
                    PyModule_AddIntConstant(module, "CALL", CALL) ||
                    PyModule_AddIntConstant(module, "DDP_FORWARD", DDP_FORWARD) ||
                    PyModule_AddIntConstant(module, "DDP_BACKWARD", DDP_BACKWARD) ||

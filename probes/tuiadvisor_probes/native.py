@@ -19,6 +19,7 @@ from . import forks
 
 NAME = "_tuiadvisor_core"
 FIRST_DESCRIPTOR, NUM_DESCRIPTORS = 900, 4
+INTERFACE = 2  # of the core, as the rest of the probe uses it
 NOT_ASKED = "not asked for"
 
 # Half a library that is mapped ends the process by SIGBUS: what lies beside the ring says how long it is, and its sum.
@@ -60,9 +61,12 @@ def load(content: bytes) -> Any:
     try:
         with os.fdopen(os.dup(memory), "wb") as file:
             file.write(content)
-        return _from_memory(memory, content)
+        module = _from_memory(memory, content)
     finally:
         os.close(memory)
+    if getattr(module, "INTERFACE", 0) != INTERFACE:  # of a checkout that has moved on since
+        raise ImportError("built for another version: python probes/native/core_build.py builds it anew")
+    return module
 
 
 def _from_memory(memory: int, content: bytes) -> Any:

@@ -91,6 +91,22 @@ def test_steps_that_are_over_name_the_lines_that_were_sampled_in_them_and_ask_no
         assert not view.cards
 
 
+@pytest.mark.parametrize(("looked_at_step", "is_named"), [(60, False), (220, True)])
+def test_a_look_from_before_the_trouble_names_no_line_of_it(looked_at_step: int, is_named: bool) -> None:
+    """The card says at which step it was taken."""
+    job = replace(LATE_RANK, faults=(Fault("backward", (2,), 20 * MS, onset=150),))
+    table = advisor_that_looked(job).steps_of_job(0, 299)
+    assert table is not None
+    end_s = table[0].end_s_RK[2] + table[0].origin_ns_R[2] * 1e-9
+    seen = (entry(2, [LATE, WAITING] * 75), entry(0, [WAITING] * 150))
+    view = advisor_that_looked(job, *seen, at_s=float(end_s[looked_at_step - 1])).view()
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert is_named == found.actions[0].text.startswith("Shorten what rank 2 does at train.py:49")
+    (shown,) = view.cards
+    assert abs((shown.step or 0) - looked_at_step) <= 1
+    assert f"at step {shown.step}" in shown.basis
+
+
 def without_workers() -> list[Frame]:
     """Rank 1 is late in data, and no rank has worker processes."""
     told = []

@@ -619,6 +619,16 @@ def test_a_core_that_cannot_be_loaded_leaves_the_reference(
         assert len(observed.steps) >= 2
 
 
+def test_a_core_built_before_the_probe_moved_on_is_not_used(
+    core: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a checkout that was pulled: the probe could not be installed, and nothing said why."""
+    assert core.INTERFACE == native.INTERFACE
+    monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
+    with pytest.raises(ImportError, match="built for another version"):
+        native.load(native_core.content())
+
+
 def test_other_threads_and_forked_children_are_not_listened_to(
     core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

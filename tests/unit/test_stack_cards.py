@@ -245,6 +245,22 @@ def test_the_stages_of_the_loaders_workers_are_told_apart() -> None:
     )
 
 
+def test_a_worker_without_work_is_at_no_line_of_the_training() -> None:
+    """Forked, it has the line that forked it beneath its loop: "shorten what they do" at `for batch in loader`."""
+    forked = [*WORKER_PLACES, ("main", "/home/me/job/train.py", 80)]
+    line_of_fork = len(forked) - 1
+    for idle in (WAITS, PUTS):
+        stacks = [[*idle, line_of_fork]] * 75 + [[*READS, line_of_fork]] * 25
+        worker = entry(2, [], worker=1) | packed(forked, stacks, "py-spy")
+        found = card(entry(2, [WAITING] * 60, subject="input"), worker | {"subject": "input"})
+        assert [("data.py:12", 0.25)] == [(line.place, line.share) for line in found.workers]
+        assert found.num_worker_samples == 100
+    in_torch = [[3, 2, 0, line_of_fork]] * 50
+    worker = entry(2, [], worker=1) | packed(forked, in_torch, "py-spy")
+    found = card(entry(2, [WAITING] * 60, subject="input"), worker | {"subject": "input"})
+    assert ["fetch.py:52"] == [line.place for line in found.workers]
+
+
 def test_workers_of_another_loop_have_no_stages() -> None:
     """A dataset in C is the dataset; a stack without torch's loop is nobody's."""
     assert "its loader's workers: 50 % in the dataset" in at_work([[1, 0]] * 10 + [[4]] * 10)

@@ -31,7 +31,7 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.restarts import restarts
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
-from tuiadvisor.advisor.assemble.stack_cards import looks_within, stack_cards, steps_of_looks
+from tuiadvisor.advisor.assemble.stack_cards import looks_within, stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, in_detail, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
@@ -161,7 +161,7 @@ class Advisor(Intake):
             groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
             # Of steps that are over nothing is asked of the job as it is now, which may have ended or changed.
-            findings=self._findings(judged, cards, seen, probe, is_over=bool(over) or steps is not None),
+            findings=self._findings(judged, cards, probe, is_over=bool(over) or steps is not None),
             verdict=said.verdict(begun[-1] if begun else None),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
@@ -216,20 +216,13 @@ class Advisor(Intake):
         looks: Sequence[Look] = self.roster.stack_looks.newest_first()
         if steps is not None:
             looks = looks_within(looks, seen.table, from_the_start=steps[0] is None)
-        return stack_cards(looks, steps_of_looks(looks, seen.table))
+        return stack_cards(looks, seen.table)
 
     def _findings(
-        self,
-        judged: list[Judged],
-        cards: tuple[StackCard, ...],
-        seen: Seen,
-        probe: ProbeWork | None,
-        *,
-        is_over: bool,
+        self, judged: list[Judged], cards: tuple[StackCard, ...], probe: ProbeWork | None, *, is_over: bool
     ) -> tuple[Finding, ...]:
         """What was judged, with lines of code, processes, and what a burst of detail would tell of a live run."""
-        taken_at = steps_of_looks(self.roster.stack_looks.newest_first(), seen.table)
-        named = with_lines(judged, cards, self.roster.looks_at_stand(), taken_at)
+        named = with_lines(judged, cards, self.roster.looks_at_stand())
         found = with_processes(named, self.roster, is_over=is_over)
         return tuple(one if is_over else with_burst_wanted(one, probe) for one in found)
 

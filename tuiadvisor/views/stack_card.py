@@ -60,3 +60,6 @@ class StackCard:
     # What the rank does where its peer does not: loader, by what its workers are at dataset | collate | idle workers,
     # collective (it waits for others), own code; "" where samples do not tell.
     kind: str = ""
+    step: int | None = (
+        None  # of the job, at which its rank was when the look ended; None: not among the steps held
+    )

@@ -14,7 +14,7 @@ from tuiadvisor.views.run_view import Action
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.views.run_view import Finding
@@ -28,14 +28,11 @@ LEAST_OF_SAMPLES: Final = 0.5  # chosen: of the loader's workers, whose steps no
 
 
 def with_lines(
-    judged: list[Judged],
-    cards: Sequence[StackCard],
-    of_stand: Collection[int] = (),
-    steps: Mapping[int, int] | None = None,
+    judged: list[Judged], cards: Sequence[StackCard], of_stand: Collection[int] = ()
 ) -> list[Judged]:
     """Each with the line that the newest look at its rank named, unless it was taken before the trouble began.
 
-    of_stand: looks since which that rank stands still. steps: by a look's number, at which it was taken.
+    of_stand: looks since which that rank stands still.
     """
     of_now = [card for card in cards if card.subject == HANG and card.look in of_stand]
     return [
@@ -43,18 +40,15 @@ def with_lines(
             entry,
             finding=_with_stand(entry.finding, of_now)
             if entry.finding.id == HANG
-            else _with_line(
-                entry.finding, [one for one in cards if not _is_older(one, entry.finding, steps)]
-            ),
+            else _with_line(entry.finding, [one for one in cards if not _is_older(one, entry.finding)]),
         )
         for entry in judged
     ]
 
 
-def _is_older(card: StackCard, found: Finding, steps: Mapping[int, int] | None) -> bool:
+def _is_older(card: StackCard, found: Finding) -> bool:
     """Whether a look is known to show steps before those of the finding; at its first step a look has begun before."""
-    step = (steps or {}).get(card.look)
-    return step is not None and found.onset_step is not None and step <= found.onset_step
+    return card.step is not None and found.onset_step is not None and card.step <= found.onset_step
 
 
 def _with_stand(found: Finding, cards: Sequence[StackCard]) -> Finding:

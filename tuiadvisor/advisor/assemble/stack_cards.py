@@ -18,7 +18,7 @@ from tuiadvisor.metrics.sampling.worker_stages import worker_stages
 from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tuiadvisor.advisor.cluster.stack_looks import Look
     from tuiadvisor.metrics.sampling.code_line import CodeLine
@@ -31,29 +31,25 @@ OF_WORKERS: Final = {DATASET: "dataset", COLLATE: "collate", IDLE: "idle workers
 WAYS: Final = {"py-spy": "by py-spy, nothing stopped", "inside": "by a thread inside, for that time"}
 
 
-def stack_cards(looks: Sequence[Look], steps: Mapping[int, int] | None = None) -> tuple[StackCard, ...]:
-    """One a look, the newest first. steps: by a look's number, at which it was taken."""
+def stack_cards(looks: Sequence[Look], table: StepTable | None = None) -> tuple[StackCard, ...]:
+    """One a look, the newest first. table: the steps that are held; without them none is told at which it was taken."""
     cards = (_hang(look) if look.subject == "hang" else _card(look) for look in looks)
-    return tuple(
-        replace(card, basis="; ".join(filter(None, (card.basis, f"at step {steps[card.look]:,}"))))
-        if steps and card.look in steps
-        else card
-        for card in cards
-    )
+    return tuple(_at_step(card, _step_of(look, table)) for look, card in zip(looks, cards, strict=True))
 
 
-def steps_of_looks(looks: Sequence[Look], table: StepTable | None) -> dict[int, int]:
-    """By a look's number the step at which its rank was when it ended; of those that the table holds."""
-    found = {}
-    for look in looks:
-        if table is None or look.told_ns is None or look.of not in table.ranks:
-            continue
-        row = table.ranks.index(look.of)
-        told_s = (look.told_ns - int(table.origin_ns_R[row])) * 1e-9
-        began = np.flatnonzero(table.begin_s_RK[row] <= told_s)
-        if began.size:
-            found[look.number] = table.step_of(int(began[-1]))
-    return found
+def _at_step(card: StackCard, step: int | None) -> StackCard:
+    if step is None:
+        return card
+    return replace(card, step=step, basis="; ".join(filter(None, (card.basis, f"at step {step:,}"))))
+
+
+def _step_of(look: Look, table: StepTable | None) -> int | None:
+    if table is None or look.told_ns is None or look.of not in table.ranks:
+        return None
+    row = table.ranks.index(look.of)
+    told_s = (look.told_ns - int(table.origin_ns_R[row])) * 1e-9
+    began = np.flatnonzero(table.begin_s_RK[row] <= told_s)
+    return table.step_of(int(began[-1])) if began.size else None
 
 
 def looks_within(looks: Sequence[Look], table: StepTable | None, *, from_the_start: bool) -> tuple[Look, ...]:
