@@ -13,11 +13,11 @@ from tuiadvisor.views.run_view import RunView
 
 
 def in_turns(
-    num_ranks: int, stretch: int, amount_s: float, *, begin: int = 0, end: int = 400
+    num_ranks: int, stretch: int, amount_s: float, *, begin: int = 0, end: int = 400, kind: str = "forward"
 ) -> tuple[Fault, ...]:
-    """Rank 0 late in forward for so many steps, then rank 1, and so on."""
+    """Rank 0 late, in forward unless told, for so many steps, then rank 1, and so on."""
     return tuple(
-        Fault("forward", (number % num_ranks,), amount_s, onset=at, until=min(at + stretch, end))
+        Fault(kind, (number % num_ranks,), amount_s, onset=at, until=min(at + stretch, end))
         for number, at in enumerate(range(begin, end, stretch))
     )
 
@@ -163,3 +163,13 @@ def test_one_late_rank_a_step_by_lot_does_not_wander(num_ranks: int, seed: int) 
     view = final_view(Job(num_ranks=num_ranks, num_steps=320, noise=0.05, seed=seed, faults=faults))
     assert [] == wandering(view)
     assert "slower_since" not in {finding.id for finding in view.findings}
+
+
+@pytest.mark.parametrize("kind", ["data", "forward"])
+def test_loaders_that_are_late_in_turns_are_told_as_that(kind: str) -> None:
+    """Not as ranks that want cores of their own."""
+    view = final_view(Job(num_steps=400).with_faults(*in_turns(4, 25, 12 * MS, kind=kind)))
+    (finding,) = (one for one in view.findings if one.id == "wandering_lateness")
+    is_data = kind == "data"
+    assert is_data == (finding.title == "Ranks wait for their batches in turns")
+    assert is_data == finding.actions[0].text.startswith("Make the loaders of all ranks faster")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic_run import Fault, Job, final_view
+from synthetic_run import HOOKED, Fault, Job, final_view
 
 from tuiadvisor.metrics.pauses.sizes import by_length
 from tuiadvisor.views.run_view import RunView
@@ -82,3 +82,29 @@ def test_one_that_is_far_longer_than_the_others_of_its_rank_is_told_by_itself(se
     assert ((115,), (1,)) == (pause.steps, pause.ranks)
     assert 5.0 == pytest.approx(pause.length_s, rel=0.05)
     assert all(other.length_s < 0.3 for other in view.pauses if other is not pause)
+
+
+def evaluating(*besides: Fault, num_ranks: int = 2) -> RunView:
+    """Rank 0 is seen to evaluate for 80 ms every 50 steps."""
+    evaluates = Fault("eval", (0,), 0.080, every=EVERY)
+    job = Job(num_ranks=num_ranks, num_steps=460, observed=(*HOOKED, "eval"))
+    return final_view(job.with_faults(evaluates, *besides))
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_who_evaluates_alone_is_waited_for(num_ranks: int) -> None:
+    """On the others it may have passed by the hook: then they do not wait, they do the same."""
+    others = tuple(range(1, num_ranks))
+    alone = evaluating(num_ranks=num_ranks)
+    together = evaluating(Fault("other", others, 0.080, every=EVERY), num_ranks=num_ranks)
+    for view, ranks in ((alone, (0,)), (together, ())):
+        (found,) = (one for one in view.findings if one.evidence.get("length_s") and "forward" in one.message)
+        assert ranks == found.ranks, found.message
+        assert bool(ranks) == ("rank 0 alone" in found.message)
+
+
+def test_what_an_evaluation_leaves_is_told_by_its_present_length() -> None:
+    """A save beside it that nobody marks: 40 ms, and from step 300 on a second."""
+    short = Fault("other", (0,), 0.040, every=EVERY, until=CHANGE)
+    long = Fault("other", (0,), 1.0, every=EVERY, onset=CHANGE)
+    assert [1.0] == pytest.approx([each for each in lengths(evaluating(short, long)) if each > 0.2], rel=0.05)
