@@ -18,6 +18,7 @@ typedef struct {
     int64_t comm_before, step, begin, arrive, release, hidden, num_rows, half, num_groups;
     int64_t waited_in, waited_at_latest, waited_before; /* as books.Books */
     int has_half;
+    int64_t evaluated[NUM_PHASES]; /* totals as of the last evaluating forward */
     int64_t groups[NUM_GROUPS];
     Row rows[NUM_ROWS];
 } Books;
@@ -198,6 +199,22 @@ static PyObject *books_move(Books *self, PyObject *args) {
     }
     self->hot->totals[source] -= duration;
     self->hot->totals[target] += duration;
+    Py_RETURN_NONE;
+}
+
+/* As books.Books.evaluate. */
+static void evaluate(Books *self, int is_first) {
+    int64_t *totals = self->hot->totals;
+    for (int i = 0; i < NUM_PHASES && !is_first; i++)
+        if (!ABSORBS(i)) {
+            totals[EVAL] += totals[i] - self->evaluated[i];
+            totals[i] = self->evaluated[i];
+        }
+    memcpy(self->evaluated, totals, sizeof self->evaluated);
+}
+
+static PyObject *books_evaluate(Books *self, PyObject *is_first) {
+    evaluate(self, PyObject_IsTrue(is_first));
     Py_RETURN_NONE;
 }
 
@@ -385,6 +402,7 @@ static PyMethodDef books_methods[] = {
     {"group", (PyCFunction)books_group, METH_O, "As books.Books.group."},
     {"move", (PyCFunction)books_move, METH_VARARGS, "As books.Books.move."},
     {"synchronized", (PyCFunction)books_synchronized, METH_VARARGS, "As books.Books.synchronized."},
+    {"evaluate", (PyCFunction)books_evaluate, METH_O, "As books.Books.evaluate."},
     {"hide", (PyCFunction)books_hide, METH_O, "As books.Books.hide."},
     {"write", (PyCFunction)books_write, METH_VARARGS, "As step_record.write."},
     {NULL},

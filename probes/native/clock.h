@@ -17,6 +17,7 @@ typedef struct {
     int64_t step, begin, num_kept, max_kept, write_at_ns, settle_at_ns, settle_at_seq, last_seq, comm_bytes, last_cpu;
     int64_t last_cpu_thread, spot_checks, own_time, num_measured, said, momentary, micro_steps, flags, detail_flag, gc;
     int64_t samples, tokens, write_time, burst_seen, num_optimized, next_look;
+    int64_t eval_step, eval_end, num_evaluated; /* as EvalSpan */
     int64_t is_alone, light_price, closing_price, share; /* rows are written when their step ends, with this own cost */
     int64_t num_written; /* our own word for it: the ring's header is anybody's who may write the file */
     /* The optimizer that stepped last, by its address: its step under way, and the clock's step that it last ended in,
@@ -108,6 +109,7 @@ static PyMemberDef base_members[] = {
     NUMBER("momentary", momentary), NUMBER("last_seq", last_seq), NUMBER("comm_bytes", comm_bytes),
     NUMBER("last_cpu_ns", last_cpu), NUMBER("last_cpu_thread", last_cpu_thread), NUMBER("detail_flag", detail_flag),
     NUMBER("spot_checks", spot_checks), NUMBER("write_ns", write_time), NUMBER("num_optimized", num_optimized),
+    NUMBER("eval_step", eval_step), NUMBER("eval_end_ns", eval_end), NUMBER("num_evaluated", num_evaluated),
     NUMBER("next_look", next_look), NUMBER("write_at_ns", write_at_ns), NUMBER("burst_seen", burst_seen),
     NUMBER("is_alone", is_alone), NUMBER("light_ns", light_price), NUMBER("closing_ns", closing_price),
     NUMBER("share_ns", share), NUMBER("num_written", num_written), OBJECT(group_seq), OBJECT(device), OBJECT(turns),

@@ -35,7 +35,7 @@ enum { HAS_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL */
 extern __attribute__((weak)) void PyFunction_SetVectorcall(PyObject *, vectorcall_t);
 
 /* What native.py asks for: one more whenever the probe's Python relies on something that a core built before lacks. */
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 #ifndef CORE_BUILD
 #define CORE_BUILD "unknown"

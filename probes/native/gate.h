@@ -292,14 +292,36 @@ static int trains(Gate *self, PyObject *const *args, Py_ssize_t count) {
     return answer;
 }
 
-/* Begin the phase; outer: what is around it. 1: begun, 0: the reference must do this call, -1: exception. */
+/* Whether a forward is one more of the evaluation under way, as all without gradients are; 0: the reference tells. */
+static RARE_CODE int goes_on(Gate *self, PyObject *const *args, Py_ssize_t count) {
+    Base *clock = self->clock;
+    if (!self->is_forward || (self->hot->alert & (RARE | STEPPED)) != EVALUATING || clock->eval_step != clock->step ||
+        count < 1 || (self->roots != Py_None && is_in(self->roots, self->known_roots, &self->num_roots, args[0]) != 1))
+        return 0;
+    PyObject *grad = PyObject_CallNoArgs(self->is_grad_enabled);
+    Py_XDECREF(grad);
+    return grad == Py_False;
+}
+
+/* Begin the phase; outer: what is around it. 1: begun, 2: nothing is to be told of this call, 0: the reference must do
+ * it, -1: exception. */
 static inline __attribute__((always_inline)) int begin(Gate *self, PyObject *const *args, Py_ssize_t count,
                                                        int64_t *outer, int64_t *begun) {
     Hot *hot = self->hot;
-    if (RARELY(!is_ours(hot) || hot->alert & RARE || ABSORBS(hot->phase)))
-        return 0;
+    if (RARELY(!is_ours(hot) || hot->alert & RARE || ABSORBS(hot->phase))) {
+        if (!is_ours(hot) || ABSORBS(hot->phase) || !goes_on(self, args, count))
+            return PyErr_Occurred() && guard(self) ? -1 : 0;
+        *outer = hot->phase, *begun = now_ns();
+        change(hot, self->bits, EVAL, *begun);
+        return 1;
+    }
     if (self->is_forward && RARELY(!trains(self, args, count)))
         return PyErr_Occurred() && guard(self) ? -1 : 0;
+    /* A model within a model, as one that calls itself. */
+    if (RARELY(self->is_forward && hot->phase == self->phase && self->kind == CALL && !(self->bits & ~hot->seen))) {
+        hot->num_transitions++; /* it has its price */
+        return 2;
+    }
     *outer = hot->phase;
     *begun = now_ns();
     if (hot->alert & STEPPED && BEGINS_ITERATION >> self->phase & 1 && *outer == OTHER) {
@@ -443,11 +465,19 @@ static PyObject *end_of_ddp(Gate *self, PyObject *const *args, Py_ssize_t count,
 static inline __attribute__((always_inline)) PyObject *end(Gate *self, PyObject *const *args, Py_ssize_t count,
                                                            PyObject *result, int64_t begun, int64_t outer) {
     Hot *hot = self->hot;
-    int64_t now = now_ns(), alert = hot->alert;
+    int64_t now = now_ns(), alert = hot->alert, was = hot->phase;
     hot->phase = outer;
     if (RARELY(alert & GONE || !hot->words)) /* or a child forked within the call */
         return result;
     change(hot, 0, outer, now);
+    if (RARELY(was == EVAL && self->phase != EVAL)) { /* see `goes_on` */
+        if (alert & EVALUATING) {
+            evaluate(self->clock->books, 0);
+            self->clock->eval_end = now;
+            self->clock->num_evaluated++;
+        }
+        return result;
+    }
     if (RARELY(self->tail != Py_None && (self->after_phase < 0 || self->phase == self->after_phase) &&
                (!self->after_alert || alert & self->after_alert)))
         return self->kind == CALL ? tell_tail(self, args, count, result, begun, now)
@@ -496,6 +526,8 @@ static RARE_CODE PyObject *run_measured(Gate *self, PyObject *const *args, size_
     if (!state)
         return PyObject_Vectorcall(self->reference, args, nargs, names);
     count_own(self->clock, called);
+    if (state == 2)
+        return call_original(self, args, nargs, names);
     PyObject *result = call_original(self, args, nargs, names);
     called = now_ns();
     result = end(self, args, count, result, begun, outer);
@@ -514,8 +546,10 @@ static PyObject *run(PyObject *gate, PyObject *const *args, size_t nargs, PyObje
     if (RARELY(self->hot->alert & MEASURING && is_ours(self->hot)))
         return run_measured(self, args, nargs, names);
     int state = begin(self, args, count, &outer, &begun);
-    if (RARELY(state <= 0))
-        return state ? NULL : PyObject_Vectorcall(self->reference, args, nargs, names);
+    if (RARELY(state != 1))
+        return !state      ? PyObject_Vectorcall(self->reference, args, nargs, names)
+               : state < 0 ? NULL
+                           : call_original(self, args, nargs, names);
     return end(self, args, count, call_original(self, args, nargs, names), begun, outer);
 }
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from .phases import BACKWARD, COMM_EXPOSED, NUM_PHASES, OTHER
+from .phases import BACKWARD, CHECKPOINT, COMM_EXPOSED, EVAL, NUM_PHASES, OTHER
 
 CLOSED, LATER = -1, -2
 UNKNOWN = -1
 MAX_NOTES = 16_384  # items; a step of so many collectives is booked before it ends
 COUNTS_MICRO_STEP = 1 << 16  # beside the bits of `observed` in a group
+STAYS = (CHECKPOINT, EVAL)  # also within an evaluation
 
 
 class Books:
@@ -29,6 +30,7 @@ class Books:
         "begin",
         "comm_before_ns",
         "comm_hidden_ns",
+        "evaluated",
         "groups",
         "kept",
         "lock",
@@ -55,6 +57,7 @@ class Books:
         self.comm_before_ns = 0  # exposed communication of all closed steps
         self.phase = OTHER
         self.step = 0
+        self.evaluated: list[int] = []  # totals as of the last evaluating forward
         # Exposed communication until the latest release, and until that of the step before `waited_in`.
         self.waited_in = self.waited_at_latest_ns = self.waited_before_ns = UNKNOWN
         self.restart(now)
@@ -144,6 +147,16 @@ class Books:
         """Reassign time that is booked."""
         self.totals[source] -= duration_ns
         self.totals[target] += duration_ns
+
+    def evaluate(self, is_first: int) -> None:
+        """An evaluating forward has ended. Unless it is the first, the time since the one before is evaluation too."""
+        totals = self.totals
+        if not is_first:
+            for phase, before_ns in enumerate(self.evaluated):
+                if totals[phase] != before_ns and phase not in STAYS:
+                    totals[EVAL] += totals[phase] - before_ns
+                    totals[phase] = before_ns
+        self.evaluated = list(totals)
 
     def synchronized(self, arrive_ns: int, release_ns: int) -> None:
         """A wait from arrive_ns to release_ns, which is booked as exposed communication: the step's last one wins.

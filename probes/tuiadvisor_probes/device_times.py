@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 KIND_DEVICE_PHASE = 48
-MAX_BORDERS = 256  # of one step: forty micro-steps of six
+MAX_BORDERS = 1024  # of one step: 170 micro-steps of six
 MAX_PENDING = (
     32  # steps the device may be behind the thread, as with graphs and a look at the loss now and then
 )
@@ -66,6 +66,8 @@ _ENDS = tuple(map(_WORK.__contains__, range(phases.NUM_PHASES)))
 _BEGINS = tuple(map((*_WORK, phases.H2D).__contains__, range(phases.NUM_PHASES)))
 # What the device does after the data has come and before forward is the copy.
 _AFTER_DATA = phases.H2D
+# What may lie between two forwards of one evaluation, and belongs to it, as on the thread's clock (`eval_span`).
+_WITHIN_EVAL = (phases.DATA_WAIT, phases.H2D, phases.OTHER)
 # Phases that may be interrupted: what happens inside the others (an exposed all-reduce, a copy) belongs to them.
 _HOLDS = tuple(map((phases.OPTIMIZER, phases.OTHER).__contains__, range(phases.NUM_PHASES)))
 
@@ -140,6 +142,8 @@ class DeviceTimes:
 
     def begins(self, phase: int, outer: int, now: int) -> None:
         """The thread has entered a phase, coming from `outer`."""
+        if phase == phases.EVAL and self.borders:
+            self._resume()
         is_border = self.borders is not None and _BEGINS[phase] and _HOLDS[outer]
         if is_border or (self.borders and self._meets(phase, outer)):
             self._border(phase, now)
@@ -157,6 +161,20 @@ class DeviceTimes:
                 self._border(_AFTER_DATA if phase == phases.DATA_WAIT else outer, now)
         elif self._meets(phase, outer):
             self._border(outer, now)
+
+    def _resume(self) -> None:
+        """An evaluation goes on: the borders since its latest forward are none, which a rollout has hundreds of."""
+        borders: list[tuple[Any, int, int]] = self.borders  # type: ignore[assignment]
+        last = len(borders) - 1
+        while last >= 0 and borders[last][1] in _WITHIN_EVAL:
+            last -= 1
+        if last < 0 or borders[last][1] != phases.EVAL:
+            return
+        self.free += [event for event, _, _ in borders[last + 1 :]]
+        del borders[last + 1 :]
+        for answers in self.seen, self.unseen:
+            while answers and answers[-1][0] > last:
+                answers.pop()
 
     def _meets(self, phase: int, outer: int) -> bool:
         """Whether ranks meet within forward (DDP's buffers, SyncBatchNorm): whoever is late is waited for there.

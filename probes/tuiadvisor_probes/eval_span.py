@@ -20,34 +20,38 @@ if TYPE_CHECKING:
 
 KIND_EVAL = 33
 STEPS_UNTIL_USUAL = 3
-_KEPT = (phases.CHECKPOINT, phases.EVAL)
 
 
 class EvalSpan:
-    """The evaluation under way, if any: end_ns is 0 when there is none."""
+    """The evaluation under way, if any: end_ns is 0 when there is none.
+
+    A rollout has hundreds of forwards in a step: those after the first are booked by `Books.evaluate`, and where the
+    native core runs it sees them by itself, so what it moves is in the clock (`eval_step`, `eval_end_ns`,
+    `num_evaluated`).
+    """
 
     __slots__ = (
         "begin_ns",
         "clock",
-        "end_ns",
         "eval_mode_trains",
         "had_grad",
         "inside",
         "last_step",
-        "num_forwards",
         "num_steps_in_a_row",
-        "step",
-        "totals",
     )
 
     def __init__(self, clock: StepClock) -> None:
         self.clock = clock
-        self.begin_ns = self.end_ns = self.num_forwards = self.num_steps_in_a_row = 0
-        self.step = self.last_step = sc.UNKNOWN
-        self.totals: list[int] = []
+        self.begin_ns = self.num_steps_in_a_row = 0
+        self.last_step = sc.UNKNOWN
         self.inside = False  # the forward that runs now is one of ours
         self.had_grad = False
         self.eval_mode_trains = False
+
+    @property
+    def end_ns(self) -> int:
+        """When its latest forward ended."""
+        return self.clock.eval_end_ns
 
     def phase(self, *, grad_enabled: bool) -> int:
         """Phase of a forward that is not plain training."""
@@ -60,25 +64,17 @@ class EvalSpan:
     def after_forward(self, begin_ns: int, end_ns: int) -> None:
         """One evaluating forward is over; the time since the one before becomes evaluation too."""
         self.inside = False
-        clock, before = self.clock, self.totals
-        totals = list(clock.totals)
-        if self.end_ns and self.step == clock.step:
-            # A rollout has hundreds of them in a step: what has not moved is not touched, and nothing is asked twice.
-            for phase, before_ns in enumerate(before):
-                if totals[phase] != before_ns and phase not in _KEPT:
-                    moved_ns, totals[phase] = totals[phase] - before_ns, before_ns
-                    totals[phases.EVAL] += moved_ns
-                    clock.move(moved_ns, phase, phases.EVAL)
-        else:
+        clock = self.clock
+        is_first = not clock.eval_end_ns or clock.eval_step != clock.step
+        if is_first:
             self.close()
-            self.begin_ns, self.step, self.num_forwards = begin_ns, clock.step, 0
+            self.begin_ns, clock.eval_step, clock.num_evaluated = begin_ns, clock.step, 0
             self._flag()
             clock.settle_at_ns = 0  # the span ends with the step at the latest
-        if not self.end_ns:
             clock.alert(sc.EVALUATING, True)
-        self.end_ns = end_ns
-        self.num_forwards += 1
-        self.totals = totals
+        clock.later(clock.books.evaluate, is_first)
+        clock.eval_end_ns = end_ns
+        clock.num_evaluated += 1
 
     def _flag(self) -> None:
         clock = self.clock
@@ -91,23 +87,22 @@ class EvalSpan:
 
     def before_backward(self) -> None:
         """A backward follows: if the forward kept gradients it was training in eval mode."""
-        if self.had_grad and self.num_forwards == 1 and self.step == self.clock.step:
+        clock = self.clock
+        if self.had_grad and clock.num_evaluated == 1 and clock.eval_step == clock.step:
             self.eval_mode_trains = True
-            self.clock.move(self.end_ns - self.begin_ns, phases.EVAL, phases.FORWARD)
-            self.clock.flags &= ~sc.FLAG_EVAL
-            self.clock.said |= 1 << phases.FORWARD
-            self.end_ns = 0
-            self.clock.alert(sc.EVALUATING, False)
+            clock.move(clock.eval_end_ns - self.begin_ns, phases.EVAL, phases.FORWARD)
+            clock.flags &= ~sc.FLAG_EVAL
+            clock.said |= 1 << phases.FORWARD
+            clock.eval_end_ns = 0
+            clock.alert(sc.EVALUATING, False)
         else:
             self.close()
 
     def close(self) -> None:
         """Training goes on (or the step is over): write the span's event."""
-        if self.end_ns and os.getpid() == self.clock.pid:
-            unknown = sc.UNKNOWN
-            self.clock.ring.put_event(
-                KIND_EVAL,
-                (self.step, self.begin_ns, self.end_ns, unknown, unknown, unknown, self.num_forwards),
-            )
-        self.end_ns = 0
-        self.clock.alert(sc.EVALUATING, False)
+        clock = self.clock
+        if clock.eval_end_ns and os.getpid() == clock.pid:
+            told = clock.eval_step, self.begin_ns, clock.eval_end_ns
+            clock.ring.put_event(KIND_EVAL, (*told, *[sc.UNKNOWN] * 3, clock.num_evaluated))
+        clock.eval_end_ns = 0
+        clock.alert(sc.EVALUATING, False)

@@ -52,12 +52,12 @@ class Forwards:
         return self._phase(args[0].training or args[0].module.training)
 
     def _phase(self, is_training: bool) -> int:
-        span = self.span
-        if is_training and self.is_grad_enabled():
+        span, has_grad = self.span, self.is_grad_enabled()
+        if is_training and has_grad:
             if span.end_ns:
                 span.close()
             return phases.FORWARD
-        return span.phase(grad_enabled=self.is_grad_enabled())
+        return span.phase(grad_enabled=has_grad)
 
     def timed(
         self,

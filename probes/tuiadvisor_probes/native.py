@@ -19,7 +19,7 @@ from . import forks
 
 NAME = "_tuiadvisor_core"
 FIRST_DESCRIPTOR, NUM_DESCRIPTORS = 900, 4
-INTERFACE = 2  # of the core, as the rest of the probe uses it
+INTERFACE = 3  # of the core, as the rest of the probe uses it
 NOT_ASKED = "not asked for"
 
 # Half a library that is mapped ends the process by SIGBUS: what lies beside the ring says how long it is, and its sum.

@@ -89,6 +89,8 @@ if TYPE_CHECKING or native.core is None:
             "comm_bytes",
             "detail_flag",
             "device",
+            "eval_end_ns",
+            "eval_step",
             "flags",
             "gc_log",
             "gc_ns",
@@ -104,6 +106,7 @@ if TYPE_CHECKING or native.core is None:
             "micro_steps",
             "momentary",
             "next_look",
+            "num_evaluated",
             "num_kept",
             "num_measured",
             "num_optimized",
@@ -180,6 +183,8 @@ class StepClock(Numbers):
         self.said = 0  # bits of `observed` that hooks set themselves; the others come with the notes
         self.device: Any = None  # DeviceTimes, where the training is on a device
         self.eval_span: Any = None
+        # Of the evaluation under way: its step, when its latest forward ended (0: there is none), how many they were.
+        self.eval_step, self.eval_end_ns, self.num_evaluated = UNKNOWN, 0, 0
         self.turns: Turns | None = None  # where several optimizers step
         self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
         self.group_seq = self.group_of = self.sole_ddp = self.awaited = self.gc_log = None

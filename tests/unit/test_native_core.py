@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from patience import PATIENCE_S
 from probing import assert_same_step, assert_sums_to_step, probed
 
 from tuiadvisor.agent.payload import PRIVATE_NAME
+from tuiadvisor.events import EventKind
 from tuiadvisor_probes import books, native, phases, ring, step_clock, step_record
 
 torch = pytest.importorskip("torch")
@@ -198,6 +200,58 @@ def closure_loop() -> Callable[[int], None]:
     return train
 
 
+def rollout_loop(*, raises: bool = False, grad_enabled: bool = False) -> Callable[[int], None]:
+    """A policy acts a dozen times, over some batches, before it is trained; some of its forwards may raise."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    batches = iter(torch.utils.data.DataLoader(Batches(lambda: torch.ones(3, 4)), batch_size=None))
+
+    def train(num_steps: int) -> None:
+        for _ in range(num_steps):
+            model.train(not grad_enabled)
+            with torch.set_grad_enabled(grad_enabled):
+                for number in range(12):
+                    model(next(batches) if number % 5 == 0 else torch.ones(2, 4))
+                    if raises:
+                        with pytest.raises(RuntimeError):
+                            model(torch.ones(2, 5))
+            model.train()
+            model(next(batches)).sum().backward()
+            optimizer.step()
+
+    return train
+
+
+class Tree(torch.nn.Module):  # type: ignore[misc]
+    """A model that calls itself, without gradients at one of its depths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, value: Any, depth: int) -> Any:
+        """As deep as asked."""
+        if depth == 0:
+            return value
+        if depth == 3:
+            with torch.no_grad():
+                return self.inner(self(value, 1)) + self(value, 2)
+        return self.inner(self(value, depth - 1))
+
+
+def tree_loop() -> Callable[[int], None]:
+    """Its training."""
+    model = Tree()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def train(num_steps: int) -> None:
+        for _ in range(num_steps):
+            model(torch.ones(2, 4), 8).sum().backward()
+            optimizer.step()
+
+    return train
+
+
 def plain(model: Any, batch: Any) -> Any:
     """A loss."""
     return model(batch if isinstance(batch, torch.Tensor) else batch[0]).sum()
@@ -224,6 +278,10 @@ PROGRAMS: dict[str, Callable[[], Callable[[int], None]]] = {
     "evaluation": lambda: loop(lambda: (torch.ones(3, 4),), plain, evaluates=7),
     "steps that raise": lambda: loop(lambda: (torch.ones(3, 4),), plain, raises=True),
     "closures": closure_loop,
+    "rollouts": rollout_loop,
+    "rollouts that raise": lambda: rollout_loop(raises=True),
+    "evaluation with gradients": lambda: rollout_loop(grad_enabled=True),
+    "a model within itself": tree_loop,
 }
 
 
@@ -284,6 +342,40 @@ def test_steps_that_the_core_writes_alone_tell_the_same(
         assert_sums_to_step(row)
         assert_same_step(reference, row)
         assert row["probe_cost_ns"] > 0
+
+
+@pytest.mark.parametrize("which", ["python", "native"])
+def test_all_between_the_forwards_of_a_rollout_is_evaluation(
+    core: Any, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the core sees them by itself; it asks Python for the first of each step alone."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    asked: list[int] = []
+    with probed(tmp_path, budget_ppm=0) as observed:
+        span = sys.modules[PRIVATE_NAME + ".eval_span"].EvalSpan
+        after = span.after_forward
+        monkeypatch.setattr(
+            span, "after_forward", lambda self, *times: (asked.append(1), after(self, *times))
+        )
+        for _ in range(20):
+            with torch.no_grad():
+                for _ in range(6):
+                    model(torch.ones(2, 4))
+                    time.sleep(1e-3)
+            time.sleep(2e-3)  # after the last one: no evaluation
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    steps = [step for step in observed.steps if step["step"] > 5]
+    assert len(steps) >= 10
+    for step in steps:
+        assert step["eval_ns"] >= 5e6
+        assert step["other_ns"] >= 2e6
+        assert_sums_to_step(step)
+    told = [event["detail"] for event in observed.events(EventKind.EVAL) if event["step"] > 5]
+    assert {6} == set(told)
+    assert len(asked) < 60 if which == "native" else len(asked) > 100
 
 
 def test_a_probe_that_leaves_while_a_price_is_told_writes_no_more(

@@ -114,6 +114,20 @@ def evaluates(one: Training) -> None:
         one.model.train()
 
 
+def rolls_out(one: Training) -> None:
+    """Of DDP's module and of DDP itself in turns, before an exchange and between a forward and its backward."""
+    with torch.no_grad():
+        for _ in range(5):
+            one.loss()
+            one.model.module(torch.ones(4, 4))
+    loss = one.loss()
+    if one.number % 2:
+        with torch.no_grad():
+            for _ in range(3):
+                one.loss()
+    loss.backward()
+
+
 def only_inside_in_training(one: Training) -> None:
     """As Lightning sets it: DDP itself says that it evaluates."""
     one.model.eval()
@@ -151,6 +165,7 @@ PROGRAMS = {
         two_backwards,
         checkpoints,
         evaluates,
+        rolls_out,
         only_inside_in_training,
         two_models,
         another_model,

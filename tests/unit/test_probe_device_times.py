@@ -292,6 +292,28 @@ def test_too_many_borders_drop_the_step(training: Training) -> None:
     assert training.times.num_dropped >= 1
 
 
+def test_a_rollout_is_one_evaluation_of_its_device_and_drops_no_step(training: Training) -> None:
+    """Hundreds of forwards without gradients, a batch now and then: two borders, and all between them is theirs."""
+    for _ in range(3):
+        for number in range(device_times.MAX_BORDERS):
+            if number % 100 == 50:
+                training.phase(DATA, 1000, 0)
+            training.phase(phases.EVAL, 1000, 500)
+            training.device.now += 1000
+        training.step()
+        training.device.now = training.device.free_at
+    training.step()
+    rows = training.rows()
+    names = [PHASES[row["group"]] for row in rows if row["step"] == 1]
+    assert ["eval", "other"] == names[: names.index("data_wait")]
+    found = spent(rows, 1)
+    num_batches = device_times.MAX_BORDERS // 100
+    assert 1000 * (2 * device_times.MAX_BORDERS + num_batches) == pytest.approx(found["eval"], rel=0.01)
+    assert (1, 1) == tuple(round(found[name] / MS) for name in ("forward", "backward"))
+    assert training.times.num_dropped == 0
+    assert training.device.num_events < 50
+
+
 def test_micro_steps_and_nested_phases_are_added_where_they_belong(training: Training) -> None:
     """Two micro-steps sum; a copy and a wait inside a phase stay in it."""
     for _ in range(3):
