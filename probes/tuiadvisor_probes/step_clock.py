@@ -181,7 +181,8 @@ class StepClock(Numbers):
         self.step = 0
         self.outers: list[int] = []  # the phases around this one, where `enter` came by
         self.said = 0  # bits of `observed` that hooks set themselves; the others come with the notes
-        self.device: Any = None  # DeviceTimes, where the training is on a device
+        # DeviceTimes, where the training is on a device; EvalSpan.
+        self.device: Any = None
         self.eval_span: Any = None
         # Of the evaluation under way: its step, when its latest forward ended (0: there is none), how many they were.
         self.eval_step, self.eval_end_ns, self.num_evaluated = UNKNOWN, 0, 0
@@ -218,8 +219,7 @@ class StepClock(Numbers):
         # Of the step in the making:
         self.flags = FLAG_FIRST
         self.micro_steps = 0  # beside those that the notes tell
-        self.samples = UNKNOWN
-        self.tokens = UNKNOWN
+        self.samples = self.tokens = UNKNOWN
         self.gc_ns = 0
         self.own_ns = 0  # of our own time in hooks, where it is measured
         self.num_measured = 0  # transitions in it

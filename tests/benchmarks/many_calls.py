@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -133,7 +134,7 @@ def _small(*widths: int) -> tuple[Any, Any]:
     import torch
     from torch import nn
 
-    layers = [nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Linear(*pair) for pair in itertools.pairwise(widths)]
     model = nn.Sequential(layers[0], nn.Tanh(), *layers[1:])
     return model, torch.optim.SGD(model.parameters(), lr=1e-3)
 
