@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.window.rank_changes import deviations
@@ -30,3 +31,22 @@ def test_who_is_late_by_two_amounts_is_late_with_the_others(seed: int) -> None:
     late, loss = find_stragglers(work, deviations(work), cycle, WHOLE)
     assert set(range(NUM_RANKS - NUM_LATE, NUM_RANKS)) == {entry.row for entry in late}
     assert loss.mean() == pytest.approx(MORE_S, rel=0.2)
+
+
+@pytest.mark.parametrize("seed", [907534, 1, 2])
+def test_one_always_late_beside_one_that_is_late_in_every_third_step(seed: int) -> None:
+    """Where noise grows amid it, too: what both cost is no less sure than what one does, and no rank is both.
+
+    It was kept as healthy: the steps alone left the lower end of what they cost together below zero.
+    """
+    faults = Fault("forward", (5,), 25 * MS, every=3), Fault("forward", (4,), 6 * MS)
+    job = Job(num_ranks=8, num_steps=400, noise=0.08, louder=(280, 0.4), seed=seed, faults=faults)
+    view = final_view(job)
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert (4, 5) == found.ranks
+    assert view.verdict is not None
+    assert "tune" == view.verdict.decision
+    evidence = dict(found.evidence)
+    # (25 * 133 + 6 * 267) / 400, in all steps: neither 25 ms in all of them nor 6.
+    assert evidence["excess_s"] == pytest.approx(12.5 * MS, rel=0.12)
+    assert evidence["hit_share"] > 0.9

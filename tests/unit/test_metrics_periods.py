@@ -113,6 +113,21 @@ def test_few_long_steps_by_lot_keep_no_distance() -> None:
     assert num_found < num_looks / 300
 
 
+def test_noise_that_grew_makes_no_row_of_its_long_steps() -> None:
+    """They fall where it is loud: there every place of a row has one by chance. It was "a pause every 10 steps"."""
+    job = Job(num_ranks=8, num_steps=600, noise=0.08, spike_chance=0.02, spike_s=4 * MS, louder=(445, 0.4))
+    for seed in (877876, 1, 2, 3):
+        assert [] == periodic(final_view(replace(job, seed=seed))), seed
+
+
+def test_pauses_among_fewer_long_steps_are_a_row_still() -> None:
+    """Their own places are no chance: only the long steps beside them are counted against them."""
+    job = Job(num_ranks=4, num_steps=400, noise=0.08, louder=(250, 0.2), seed=3)
+    pause = Fault("other", (0,), 25 * MS, onset=260, every=12)
+    (found,) = periodic(final_view(replace(job, faults=(pause,))))
+    assert (12, (0,)) == (round(found.period_steps or 0), found.ranks)
+
+
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_two_ranks_with_distances_of_their_own_are_two_findings(num_ranks: int) -> None:
     """60 ms every 20 steps of rank 0 hid 50 ms every 33 of rank 1, a twentieth of the step."""

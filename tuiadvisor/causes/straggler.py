@@ -159,7 +159,10 @@ def _measured(
     if (worst.late.is_rare or worst.late.surely > 0) and len(group) == 1:
         what_if = worst.late.gain
     else:
-        what_if = at_least(what_if, min(entry.late.surely for entry in group))
+        # Together they cost no less than each of them does.
+        least_s = max(entry.late.gain.loss_low_s for entry in (*group, *victims))
+        surely = min(entry.late.surely for entry in group)
+        what_if = at_least(what_if, max(surely, least_s / what_if.loss_s if what_if.loss_s > 0 else 0.0))
     what_if = down_to(what_if, least_compute_s(diagnosis.steady))
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))
@@ -197,16 +200,29 @@ def _make_ahead(ranks: tuple[int, ...], loaders: dict[int, LoaderBatches]) -> bo
     return any((batches.workers_B > 0).any() for rank, batches in loaders.items() if rank not in ranks)
 
 
+def _late_together(group: list[LateRank]) -> tuple[float, float]:
+    """By how much a group is late in the steps in which any of it is, seconds, and the share of these.
+
+    In each step as late as the one of those late then that is late by most: one may be so always, another seldom.
+    """
+    if len(group) == 1:
+        return group[0].late.late_by_s, group[0].late.hit_share
+    hit_CK = np.stack([entry.late.hit_K for entry in group])
+    late_K = np.where(hit_CK, [[entry.late.late_by_s] for entry in group], 0.0).max(axis=0)
+    return float(late_K[hit_CK.any(axis=0)].mean()), float(hit_CK.any(axis=0).mean())
+
+
 def _of_group(facts: Facts, group: list[LateRank], what_if: Gain) -> Values:
     """How late, how often and since when."""
     since = min(entry.since_step for entry in group)
+    excess_s, hit_share = _late_together(group)
     return {
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
-        "excess_s": max(entry.late.late_by_s for entry in group),
+        "excess_s": excess_s,
         "excess_share": max(entry.late.mean_excess_s for entry in group) / what_if.step_s,
-        "hit_share": max(entry.late.hit_share for entry in group),
+        "hit_share": hit_share,
         "score": min(entry.late.score for entry in group),
         "since": since,
         "beyond_past": _least(entry.late.beyond_past for entry in group),

@@ -223,7 +223,10 @@ def _chained(events: _Events, num_steps: int) -> _Events | None:
             chain = _chain(events.start[largest], period)
             if len(chain) <= MIN_PERIODS:
                 continue
-            chance = _log_chance(len(chain), largest.size, num_steps)
+            chance = max(
+                _log_chance(len(chain), largest.size, num_steps),
+                _log_chance_beside(chain, events.start[largest], period),
+            )
             if chance < MAX_LOG_CHANCE and (best is None or chance < best[0]):
                 best = chance, largest[chain]
         num = max(num + 1, num * LEVEL_STEP)
@@ -261,6 +264,17 @@ def _chain(starts: Ints, period: int) -> list[int]:
     chain.reverse()
     teeth = round(float(starts[chain[-1]] - starts[chain[0]]) / period) + 1
     return chain if len(chain) >= MIN_REGULAR * teeth else []
+
+
+def _log_chance_beside(chain: list[int], starts: Ints, period: int) -> float:
+    """The same among the long steps beside the chain, as densely as they fall there: noise may have grown.
+
+    Only those that are none of it count: pauses that come to themselves are no chance.
+    """
+    first, last = int(starts[chain[0]]) - period, int(starts[chain[-1]]) + period
+    inside = int(np.count_nonzero((starts > first) & (starts < last)))
+    hit = min(1.0, 3 * (inside - len(chain) + 2) / (last - first))
+    return log(inside * (inside - 1) / 2) + (len(chain) - 2) * log(hit)
 
 
 def _log_chance(num_chained: int, num_events: int, num_steps: int) -> float:
