@@ -50,3 +50,25 @@ def test_one_always_late_beside_one_that_is_late_in_every_third_step(seed: int) 
     # (25 * 133 + 6 * 267) / 400, in all steps: neither 25 ms in all of them nor 6.
     assert evidence["excess_s"] == pytest.approx(12.5 * MS, rel=0.12)
     assert evidence["hit_share"] > 0.9
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (Fault("data", (0,), 60 * MS, chance=0.3), Fault("backward", (1,), 60 * MS, chance=0.3)),
+        (Fault("backward", (0,), 25 * MS, every=5), Fault("backward", (1,), 25 * MS, every=8)),
+    ],
+)
+def test_two_of_three_ranks_late_now_and_then_are_no_chance(faults: tuple[Fault, ...]) -> None:
+    """Neither stands out beside the other and the third; but the third has fewer late steps than lots give to it."""
+    view = final_view(Job(num_ranks=3, num_steps=300, noise=0.05, faults=faults, seed=1))
+    named = {rank for one in view.findings if one.id == "straggler" for rank in one.ranks}
+    assert {0, 1} == named
+
+
+def test_long_steps_that_fall_on_three_ranks_by_lot_name_nobody() -> None:
+    """Their healthy twin: every rank has such steps."""
+    faults = tuple(Fault("backward", (rank,), 40 * MS, chance=0.12) for rank in range(3))
+    for seed in range(8):
+        view = final_view(Job(num_ranks=3, num_steps=300, noise=0.05, faults=faults, seed=seed))
+        assert [] == [one.ranks for one in view.findings if one.id == "straggler"], seed

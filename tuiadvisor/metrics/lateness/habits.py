@@ -6,13 +6,13 @@ nobody causes fall on the ranks by lot; the window may be young, and a habit old
 
 from __future__ import annotations
 
-from math import log
+from math import comb, log
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS, have_ended
-from tuiadvisor.metrics.series.recent_noise import log_chance_of_hits, separate_hits
+from tuiadvisor.metrics.series.recent_noise import log_chance_of_hits, log_tail, separate_hits
 from tuiadvisor.metrics.steps.arrays import median, medians
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
 HIT_ALIKE: Final = 0.5  # of the rank's typical late step: as of stalls
 HABIT_STEPS: Final = 256  # before the window, in which a habit may have begun
+MAX_TOGETHER: Final = (
+    8  # ranks that are late now and then beside others: of more none is compared with the rest
+)
 MIN_STILL: Final = 0.5  # of the share of late steps: what comes less often than that may be over
 
 
@@ -54,6 +57,40 @@ def late_more_often(beyond_RK: Floats, hit_RK: Bools, is_late_R: Bools) -> Bools
             alike = (alike_RK.mean(axis=1), separate_hits(alike_RK))
             found[row] = stands_out(row, *alike, MAX_LOG_CHANCE_OF_HITS - log(2))
         is_first = is_first and bool(found[row])
+    if found.any() or not often.size:
+        return found
+    # Of the long ones alone, too, as above.
+    first = int(often[np.argmax(lost_R[often])])
+    alike_RK = hit_RK & (beyond_RK > _alike_s(beyond_RK[first], hit_RK[first]))
+    for kind_RK in (hit_RK, alike_RK):
+        found = _several_more_often(kind_RK, is_late_R, MAX_LOG_CHANCE_OF_HITS - log(2))
+        if found.any():
+            break
+    return found
+
+
+def _several_more_often(hit_RK: Bools, is_late_R: Bools, log_chance: float) -> Bools:
+    """Rows of which none stands out beside the others, for several of these are late now and then as well.
+
+    Of three ranks two: the third has fewer late steps than chance leaves to it, and each of the two has more than it.
+    """
+    share_R, count_R = hit_RK.mean(axis=1), separate_hits(hit_RK)
+    found = np.zeros(share_R.size, dtype=np.bool_)
+    rows = np.flatnonzero(~is_late_R)
+    rows = rows[np.argsort(-count_R[rows], kind="stable")]
+    total = float(count_R[rows].sum())
+    for size in range(2, min(rows.size, MAX_TOGETHER + 1)):
+        several, others = rows[:size], rows[size:]
+        by_lot = log_tail(float(count_R[several].sum()), total, size / rows.size)
+        usual = float(share_R[others].mean())
+        margin = MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / hit_RK.shape[1]) / hit_RK.shape[1])
+        if (
+            log(comb(rows.size, size)) + by_lot < log_chance
+            and (share_R[several] - usual > margin).all()
+            and all(log_chance_of_hits(count_R, row, others) < log_chance for row in several.tolist())
+        ):
+            found[several] = True
+            break
     return found
 
 

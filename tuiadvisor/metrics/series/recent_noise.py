@@ -85,7 +85,12 @@ def log_chance_of_hits(hits_R: Floats, row: int, peers: Ints) -> float:
     Given how many late steps a rank and its peers have together, they fall by lot. Source: Chernoff's bound of a
     binomial tail, times the ranks.
     """
-    own, total, by_lot = float(hits_R[row]), float(hits_R[row] + hits_R[peers].sum()), 1 / (peers.size + 1)
+    own, total = float(hits_R[row]), float(hits_R[row] + hits_R[peers].sum())
+    return log(hits_R.size) + log_tail(own, total, 1 / (peers.size + 1))
+
+
+def log_tail(own: float, total: float, by_lot: float) -> float:
+    """Logarithm of a bound on the chance of so many of `total` where each is one's own with the chance by_lot."""
     share = min(max(own / max(total, 1.0), 1e-12), 1 - 1e-12)
     divergence = share * log(share / by_lot) + (1 - share) * log((1 - share) / (1 - by_lot))
-    return log(hits_R.size) - (total * divergence if share > by_lot else 0.0)
+    return -total * divergence if share > by_lot else 0.0
