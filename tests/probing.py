@@ -97,7 +97,8 @@ COUNTED = (
 
 
 def assert_sums_to_step(step: dict[str, int]) -> None:
-    """The parts are the whole, to the nanosecond."""
+    """The parts are the whole, to the nanosecond, and none is less than nothing."""
+    assert all(step[f"{name}_ns"] >= 0 for name in PHASES)
     assert step["end_ns"] - step["begin_ns"] == sum(step[f"{name}_ns"] for name in PHASES)
 
 

@@ -206,7 +206,7 @@ static PyObject *books_move(Books *self, PyObject *args) {
 static void evaluate(Books *self, int is_first) {
     int64_t *totals = self->hot->totals;
     for (int i = 0; i < NUM_PHASES && !is_first; i++)
-        if (!ABSORBS(i)) {
+        if (!ABSORBS(i) && i != FORWARD) {
             totals[EVAL] += totals[i] - self->evaluated[i];
             totals[i] = self->evaluated[i];
         }

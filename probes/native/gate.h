@@ -295,31 +295,48 @@ static int trains(Gate *self, PyObject *const *args, Py_ssize_t count) {
 /* Whether a forward is one more of the evaluation under way, as all without gradients are; 0: the reference tells. */
 static RARE_CODE int goes_on(Gate *self, PyObject *const *args, Py_ssize_t count) {
     Base *clock = self->clock;
-    if (!self->is_forward || (self->hot->alert & (RARE | STEPPED)) != EVALUATING || clock->eval_step != clock->step ||
-        count < 1 || (self->roots != Py_None && is_in(self->roots, self->known_roots, &self->num_roots, args[0]) != 1))
+    if (!clock->eval_end || clock->eval_step != clock->step || count < 1 ||
+        (self->roots != Py_None && is_in(self->roots, self->known_roots, &self->num_roots, args[0]) != 1))
         return 0;
     PyObject *grad = PyObject_CallNoArgs(self->is_grad_enabled);
     Py_XDECREF(grad);
     return grad == Py_False;
 }
 
-/* Begin the phase; outer: what is around it. 1: begun, 2: nothing is to be told of this call, 0: the reference must do
- * it, -1: exception. */
+/* A call with something to look after beside it; what, as of `begin`. */
+static RARE_CODE int begin_rarely(Gate *self, PyObject *const *args, Py_ssize_t count, int64_t *outer, int64_t *begun) {
+    Hot *hot = self->hot;
+    int64_t phase = self->phase;
+    if (!is_ours(hot) || hot->alert & (RARE & ~EVALUATING))
+        return 0;
+    if (ABSORBS(hot->phase)) { /* it is part of what is around it */
+        hot->num_transitions++;
+        return 2;
+    }
+    if (hot->alert & STEPPED || phase == BACKWARD)
+        return 0;
+    if (self->is_forward) {
+        if (!goes_on(self, args, count))
+            return PyErr_Occurred() && guard(self) ? -1 : 0;
+        phase = EVAL;
+    }
+    *outer = hot->phase, *begun = now_ns();
+    change(hot, self->bits, phase, *begun);
+    return 1;
+}
+
+/* Begin the phase; outer: what is around it. 1: begun, 2: nothing is to be told of this call but that it has its price,
+ * 0: the reference must do it, -1: exception. */
 static inline __attribute__((always_inline)) int begin(Gate *self, PyObject *const *args, Py_ssize_t count,
                                                        int64_t *outer, int64_t *begun) {
     Hot *hot = self->hot;
-    if (RARELY(!is_ours(hot) || hot->alert & RARE || ABSORBS(hot->phase))) {
-        if (!is_ours(hot) || ABSORBS(hot->phase) || !goes_on(self, args, count))
-            return PyErr_Occurred() && guard(self) ? -1 : 0;
-        *outer = hot->phase, *begun = now_ns();
-        change(hot, self->bits, EVAL, *begun);
-        return 1;
-    }
+    if (RARELY(!is_ours(hot) || hot->alert & RARE || ABSORBS(hot->phase)))
+        return begin_rarely(self, args, count, outer, begun);
     if (self->is_forward && RARELY(!trains(self, args, count)))
         return PyErr_Occurred() && guard(self) ? -1 : 0;
     /* A model within a model, as one that calls itself. */
     if (RARELY(self->is_forward && hot->phase == self->phase && self->kind == CALL && !(self->bits & ~hot->seen))) {
-        hot->num_transitions++; /* it has its price */
+        hot->num_transitions++;
         return 2;
     }
     *outer = hot->phase;
@@ -629,6 +646,8 @@ static PyObject *run_next_batch(PyObject *gate, PyObject *const *args, size_t na
         return state ? NULL : PyObject_Vectorcall(self->reference, args, nargs, names);
     if (RARELY(called))
         count_own(self->clock, called);
+    if (RARELY(state == 2))
+        return PyObject_Vectorcall(self->original, args, nargs, names);
     PyObject *batch = PyObject_Vectorcall(self->original, args, nargs, names);
     int64_t now = now_ns();
     hot->phase = outer;

@@ -13,13 +13,13 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from .phases import BACKWARD, CHECKPOINT, COMM_EXPOSED, EVAL, NUM_PHASES, OTHER
+from .phases import BACKWARD, CHECKPOINT, COMM_EXPOSED, EVAL, FORWARD, NUM_PHASES, OTHER
 
 CLOSED, LATER = -1, -2
 UNKNOWN = -1
 MAX_NOTES = 16_384  # items; a step of so many collectives is booked before it ends
 COUNTS_MICRO_STEP = 1 << 16  # beside the bits of `observed` in a group
-STAYS = (CHECKPOINT, EVAL)  # also within an evaluation
+STAYS = (CHECKPOINT, EVAL, FORWARD)  # within an evaluation; forward: a student's that asks its teacher twice
 
 
 class Books:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 KIND_DEVICE_PHASE = 48
 MAX_BORDERS = 1024  # of one step: 170 micro-steps of six
+MAX_RESUMED = 256  # forwards of an evaluation: each has an event at its end
 MAX_PENDING = (
     32  # steps the device may be behind the thread, as with graphs and a look at the loss now and then
 )
@@ -55,6 +56,7 @@ MAX_BITS = 8  # one step in 256
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples come back to no place near
 # Measured whatever they cost, 25 ms in all on an H200: there are findings to make, and ranks attach one after another.
 FIRST_STEPS = 48
+FIRST_COST_NS = 50_000_000  # unless they cost twice of that, as where a step has hundreds of borders
 MAX_STILL = 3
 WAITED = 3  # times the cheapest border: one that takes longer has waited for room in the launch queue
 STEPS_OF_MEAN = 16
@@ -95,12 +97,14 @@ class DeviceTimes:
         "least_ns",
         "num_dropped",
         "num_measured",
+        "num_resumed",
         "num_still",
         "pending",
         "position",
         "put_event",
         "resolve_ns",
         "seen",
+        "spent_ns",
         "step_ns",
         "unseen",
         "waited_ns",
@@ -119,6 +123,7 @@ class DeviceTimes:
         self.pending: list[_Pending] = []
         self.cost_ns = 0  # of this step's borders
         self.waited_ns = 0  # in them, for room in the launch queue
+        self.spent_ns = 0  # so far
         self.costs = Median(
             0
         )  # of a measured step; one in which the launch queue was full must not count for many
@@ -129,6 +134,7 @@ class DeviceTimes:
         self.position = -1  # of the group's sequence, or the step's number, when the last step ended
         self.num_dropped = 0
         self.num_measured = 0
+        self.num_resumed = 0  # of the step in the making, see MAX_RESUMED
         self.num_still = 0  # steps in which the group's sequence stood still
         self.is_failed = False
         self.knows_exchange = False  # a module of DDP was seen
@@ -142,7 +148,7 @@ class DeviceTimes:
 
     def begins(self, phase: int, outer: int, now: int) -> None:
         """The thread has entered a phase, coming from `outer`."""
-        if phase == phases.EVAL and self.borders:
+        if phase == phases.EVAL and self.borders and _HOLDS[outer]:
             self._resume()
         is_border = self.borders is not None and _BEGINS[phase] and _HOLDS[outer]
         if is_border or (self.borders and self._meets(phase, outer)):
@@ -169,6 +175,10 @@ class DeviceTimes:
         while last >= 0 and borders[last][1] in _WITHIN_EVAL:
             last -= 1
         if last < 0 or borders[last][1] != phases.EVAL:
+            return
+        self.num_resumed += 1
+        if self.num_resumed > MAX_RESUMED:
+            self._drop()
             return
         self.free += [event for event, _, _ in borders[last + 1 :]]
         del borders[last + 1 :]
@@ -212,12 +222,15 @@ class DeviceTimes:
                 self._drop()
                 return
             # Asked before the next is recorded: has the device caught up with the thread here?
-            if borders:
+            last = len(borders) - 1
+            if borders and not (self.seen and self.seen[-1][0] == last):
                 asked_ns = monotonic_ns()
                 if borders[-1][0].query():
-                    self.seen.append((len(borders) - 1, monotonic_ns()))
+                    self.seen.append((last, monotonic_ns()))
                 else:
-                    self.unseen.append((len(borders) - 1, asked_ns))
+                    if self.unseen and self.unseen[-1][0] == last:
+                        self.unseen.pop()
+                    self.unseen.append((last, asked_ns))
             event = self.free.pop() if self.free else self.device.event()
             if stream is None:
                 stream = self.device.stream()
@@ -283,7 +296,9 @@ class DeviceTimes:
                 self.pending.append((step, borders, self.seen, self.unseen))
                 self.costs.add(self.cost_ns + self.resolve_ns)
                 self.num_measured += 1
+                self.spent_ns += self.resolve_ns
             own_ns = self.cost_ns
+            self.spent_ns += own_ns
             self.least_ns = min(
                 self.least_ns + (self.least_ns >> 6), DEAR_NS
             )  # what is cheapest is found anew
@@ -300,7 +315,7 @@ class DeviceTimes:
             if is_due and len(self.pending) >= MAX_PENDING:
                 self.least_bits = min(self.bits + 1, MAX_BITS)
             elif is_due and self._is_here():
-                self.borders, self.seen, self.unseen = [], [], []
+                self.borders, self.seen, self.unseen, self.num_resumed = [], [], [], 0
         except Exception as error:  # noqa: BLE001 - the guard
             self._failed(error)
         return own_ns
@@ -315,7 +330,8 @@ class DeviceTimes:
         self.num_still += position == before  # a group without collectives tells nothing
         is_due = position != before and is_drawn(position, self.bits)
         period = self.costs.value / (MAX_COST_SHARE * max(1.0, self.step_ns))
-        wanted = (max(1, round(period)) - 1).bit_length() if self.num_measured >= FIRST_STEPS else 0
+        is_settled = self.num_measured >= FIRST_STEPS or self.spent_ns > FIRST_COST_NS
+        wanted = (max(1, round(period)) - 1).bit_length() if is_settled else 0
         self.bits = min(max(wanted, self.least_bits), MAX_BITS)
         return is_due
 

@@ -56,6 +56,7 @@ class EvalSpan:
     def phase(self, *, grad_enabled: bool) -> int:
         """Phase of a forward that is not plain training."""
         if grad_enabled and self.eval_mode_trains:
+            self.close()
             return phases.FORWARD
         self.inside = True
         self.had_grad = grad_enabled
@@ -71,10 +72,11 @@ class EvalSpan:
             self.begin_ns, clock.eval_step, clock.num_evaluated = begin_ns, clock.step, 0
             self._flag()
             clock.settle_at_ns = 0  # the span ends with the step at the latest
-            clock.alert(sc.EVALUATING, True)
         clock.later(clock.books.evaluate, is_first)
         clock.eval_end_ns = end_ns
         clock.num_evaluated += 1
+        if is_first:  # at last: a signal may come between any two of these
+            clock.alert(sc.EVALUATING, True)
 
     def _flag(self) -> None:
         clock = self.clock

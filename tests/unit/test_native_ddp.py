@@ -16,7 +16,7 @@ import pytest
 from probing import assert_same_step, assert_sums_to_step, probed
 
 from tuiadvisor.agent.payload import PRIVATE_NAME
-from tuiadvisor.events import StepFlag
+from tuiadvisor.events import EventKind, StepFlag
 from tuiadvisor_probes import phases
 
 torch = pytest.importorskip("torch")
@@ -128,6 +128,23 @@ def rolls_out(one: Training) -> None:
     loss.backward()
 
 
+class Wrapped(torch.nn.parallel.DistributedDataParallel):  # type: ignore[misc]
+    """A root with DDP's own forward inside."""
+
+    def forward(self, batch: Any) -> Any:
+        return super().forward(batch)
+
+
+def rolls_out_one_of_two(one: Training) -> None:
+    """Of two subclasses of DDP: what lies inside of an evaluating forward says nothing of the forwards behind it."""
+    if one.other is None:
+        one.other = [Wrapped(torch.nn.Linear(4, 4)) for _ in range(2)]
+    with torch.no_grad():
+        for _ in range(3):
+            one.other[0](torch.ones(4, 4))
+    (one.loss() + sum(model(torch.ones(4, 4)).sum() for model in one.other)).backward()
+
+
 def only_inside_in_training(one: Training) -> None:
     """As Lightning sets it: DDP itself says that it evaluates."""
     one.model.eval()
@@ -166,6 +183,7 @@ PROGRAMS = {
         checkpoints,
         evaluates,
         rolls_out,
+        rolls_out_one_of_two,
         only_inside_in_training,
         two_models,
         another_model,
@@ -188,7 +206,7 @@ def test_same_program_makes_the_same_steps(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was seen, counted and met; and where one barrier ends a step, its wait is the communication there was."""
-    seen = {}
+    seen, told = {}, {}
     for which in ("python", "native"):
         monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
         one = Training()
@@ -199,6 +217,8 @@ def test_same_program_makes_the_same_steps(
         assert set(observed.info["hooks"]) >= {"forward_ddp", "backward"}
         assert {"ok"} == {observed.info["hooks"][hook] for hook in ("forward_ddp", "backward", "optimizer")}
         seen[which] = observed.steps
+        told[which] = [(event["step"], event["detail"]) for event in observed.events(EventKind.EVAL)]
+    assert told["python"] == told["native"]
     assert len(seen["python"]) == len(seen["native"]) >= NUM_STEPS - 1
     num_stopped = 0
     for reference, row in zip(seen["python"], seen["native"], strict=True):

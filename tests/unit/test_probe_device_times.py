@@ -292,10 +292,10 @@ def test_too_many_borders_drop_the_step(training: Training) -> None:
     assert training.times.num_dropped >= 1
 
 
-def test_a_rollout_is_one_evaluation_of_its_device_and_drops_no_step(training: Training) -> None:
-    """Hundreds of forwards without gradients, a batch now and then: two borders, and all between them is theirs."""
+def rollouts(training: Training, num_forwards: int) -> None:
+    """Three steps with so many forwards without gradients each, a batch among them now and then."""
     for _ in range(3):
-        for number in range(device_times.MAX_BORDERS):
+        for number in range(num_forwards):
             if number % 100 == 50:
                 training.phase(DATA, 1000, 0)
             training.phase(phases.EVAL, 1000, 500)
@@ -303,15 +303,72 @@ def test_a_rollout_is_one_evaluation_of_its_device_and_drops_no_step(training: T
         training.step()
         training.device.now = training.device.free_at
     training.step()
+
+
+def test_a_rollout_is_one_evaluation_of_its_device_and_drops_no_step(training: Training) -> None:
+    """Hundreds of forwards without gradients: two borders, and all between them is theirs."""
+    num_forwards = device_times.MAX_RESUMED
+    rollouts(training, num_forwards)
     rows = training.rows()
     names = [PHASES[row["group"]] for row in rows if row["step"] == 1]
     assert ["eval", "other"] == names[: names.index("data_wait")]
     found = spent(rows, 1)
-    num_batches = device_times.MAX_BORDERS // 100
-    assert 1000 * (2 * device_times.MAX_BORDERS + num_batches) == pytest.approx(found["eval"], rel=0.01)
+    assert 1000 * (2 * num_forwards + num_forwards // 100) == pytest.approx(found["eval"], rel=0.02)
     assert (1, 1) == tuple(round(found[name] / MS) for name in ("forward", "backward"))
     assert training.times.num_dropped == 0
     assert training.device.num_events < 50
+
+
+def test_a_longer_rollout_drops_the_step_and_keeps_nothing_of_it(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its forwards has an event: beyond the limit they cost more than is told by them."""
+    recorded: list[int] = []
+    record = Event.record
+    monkeypatch.setattr(Event, "record", lambda *given: (recorded.append(1), record(*given))[1])
+    rollouts(training, 20 * device_times.MAX_RESUMED)
+    assert {0, 3} >= {row["step"] for row in training.rows()}
+    assert training.times.num_dropped >= 2
+    assert len(recorded) < 3 * (device_times.MAX_RESUMED + 50)
+    assert training.device.num_events < 50
+
+
+def test_a_border_has_one_answer_however_often_it_is_the_last(training: Training) -> None:
+    """A device that is behind and one that is not."""
+    training.step()
+    training.phase(phases.EVAL, 1000, 500 * MS)
+    for _ in range(50):
+        training.phase(phases.EVAL, 1000, 500)
+    assert len(training.times.seen) + len(training.times.unseen) <= 4
+    training.device.now = training.device.free_at
+    for _ in range(50):
+        training.phase(phases.EVAL, 1000, 500)
+    assert len(training.times.seen) + len(training.times.unseen) <= 6
+
+
+def test_a_model_within_a_loader_takes_nothing_of_its_wait(training: Training) -> None:
+    """What a dataset does with a model is the batch's, also right behind an evaluation."""
+    for _ in range(3):
+        training.phase(phases.EVAL, MS, MS)
+        training.clock.enter(DATA)
+        training.device.now += 4 * MS
+        training.phase(phases.EVAL, MS, MS)
+        training.device.now += 5 * MS
+        training.clock.leave()
+        training.step()
+        training.device.now = max(training.device.now, training.device.free_at)
+    training.step()
+    found = spent(training.rows(), 1)
+    assert (1, 11) == tuple(round(found[name] / MS) for name in ("eval", "data_wait"))
+
+
+def test_dear_steps_are_not_all_measured_at_first(training: Training) -> None:
+    """The first ones are measured whatever they cost, but for this: all together so much and no more."""
+    training.times.spent_ns = device_times.FIRST_COST_NS + 1
+    training.step()
+    training.times.costs.add(MS)
+    training.step()
+    assert training.times.bits > 0
 
 
 def test_micro_steps_and_nested_phases_are_added_where_they_belong(training: Training) -> None:
