@@ -137,6 +137,24 @@ def test_a_stage_is_not_over_while_no_stage_is_told_of(is_told: bool, ended: set
     assert ended == {past.finding.id for past in log.past(without)}
 
 
+def test_of_two_findings_of_one_rule_and_the_same_ranks_one_ends() -> None:
+    """They had one key: the second was never noted, and while it stood the first was never over."""
+    found = views.straggler().findings[0]
+    one, two = (
+        replace(found, subject=subject, title=subject, ranks=()) for subject in ("evaluation", "periodic")
+    )
+    log = EventLog()
+    for second, findings in (
+        (0.0, (one, two)),
+        (SETTLE_S, (one, two)),
+        (SETTLE_S + GONE_S, (two,)),
+    ):
+        log.take(at(views.straggler(), second, 341, findings=findings))
+    told = {(event.kind, event.words) for event in log.events}
+    assert {("onset", "evaluation"), ("onset", "periodic"), ("resolved", "evaluation")} <= told
+    assert ("resolved", "periodic") not in told
+
+
 def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
     """Whether it came once or again; what stands now is not over, whoever else has a name for the same ranks."""
     view, log = views.straggler(), EventLog()

@@ -38,7 +38,7 @@ from tuiadvisor.views.stall import HANG, NoStep, Stall
 
 if TYPE_CHECKING:
     from tuiadvisor.views.event import LevelChange
-    from tuiadvisor.views.run_view import Finding, RunView
+    from tuiadvisor.views.run_view import Finding, FindingKey, RunView
 
 MAX_EVENTS: Final = 4000  # the oldest go first
 MAX_PAST: Final = 256  # findings that are over: those that ended first go first
@@ -49,7 +49,6 @@ WHO_DIED: Final = "gone"  # of whom a stall says that they hold it up: then thei
 WHAT_LASTS: Final = {CAPTURE: "the profiler saw {}", DETAIL: "every call of {} was seen one by one"}
 
 Key = tuple[object, ...]
-FindingKey = tuple[str, tuple[int, ...]]
 SEVERITIES: Final = ("info", "warning", "critical")
 
 
@@ -177,7 +176,7 @@ class EventLog:
 
     def _since(self, found: Finding) -> tuple[int, bool] | None:
         """Since when it is known to stand, and whether its beginning was seen; None where the picture knows it best."""
-        standing = self._standing.get((found.id, found.ranks))
+        standing = self._standing.get(found.key)
         if standing is None or standing.first_step is None or found.since_step is None or found.onset_seen:
             return None
         if standing.first_step >= found.since_step:
@@ -234,9 +233,7 @@ class EventLog:
 
     def _findings(self, view: RunView, now_s: float) -> None:
         present = {
-            (found.id, found.ranks): found
-            for found in view.findings
-            if found.severity != "info" and found.id != HANG
+            found.key: found for found in view.findings if found.severity != "info" and found.id != HANG
         }
         for key, found in present.items():
             standing = self._standing.get(key) or self._begun(key, found, view, now_s)
@@ -455,8 +452,8 @@ def _goes_on(past: Finding, view: RunView) -> bool:
     ranks = past.ranks
     is_apart = 0 < len(ranks) < len(view.ranks)
     return any(
-        not (ranks and found.ranks) or not set(ranks).isdisjoint(found.ranks)
-        if found.id == past.id
+        found.is_of(past)
+        if (found.id, found.subject) == (past.id, past.subject)
         else bool(ranks) and ranks == found.ranks and (is_apart or found.phase == past.phase)
         for found in view.findings
     )

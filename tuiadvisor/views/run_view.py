@@ -280,6 +280,9 @@ class Action:
     last_resort: bool = False  # where no other action fits: it takes nothing off the step
 
 
+FindingKey = tuple[str, str, tuple[int, ...]]  # rule, subject, ranks
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A rule that fired, with the evidence that made it fire."""
@@ -299,6 +302,17 @@ class Finding:
     message: str  # one sentence with the numbers in it
     measure_next: tuple[str, ...]
     actions: tuple[Action, ...]
+    subject: str = ""  # what tells it from another finding of its rule and its ranks: "evaluation"
+
+    @property
+    def key(self) -> FindingKey:
+        """What tells it from every other finding of one moment."""
+        return self.id, self.subject, self.ranks
+
+    def is_of(self, other: Finding) -> bool:
+        """Whether both are one trouble, be it of more or fewer ranks."""
+        is_apart = bool(self.ranks and other.ranks) and set(self.ranks).isdisjoint(other.ranks)
+        return (self.id, self.subject) == (other.id, other.subject) and not is_apart
 
     @property
     def onset_seen(self) -> bool:
