@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from snapshot import views
-from synthetic_run import MS, Fault, Job, encoded, folded, frames
+from synthetic_run import MS, Fault, Job, encoded, final_view, folded, frames
 from test_cli_first_steps import RUN
 from test_tui_navigator import Keyboard
 from thinned import thinned
@@ -1028,3 +1028,38 @@ def test_who_is_killed_in_a_stall_dies_after_it_in_its_step() -> None:
     gone = replace(within, stall=replace(stalled.stall, step=344, held="gone"), ranks=killed)
     alone.take(at(gone, 140.0, 341, findings=()))
     assert [("died", 341), ("stalled", 344)] == [(event.kind, event.step) for event in alone.events]
+
+
+def test_a_step_has_one_time_whichever_ranks_were_told_of_it_last() -> None:
+    """By the rank with the most steps, all times moved by a checkpoint's 1.5 s while rank 0 wrote one."""
+    job = Job(num_steps=200, ranks_per_host=1, faults=(Fault("checkpoint", (0,), 1.5, every=40),))
+    advisor = folded([])
+    seen: dict[int, set[float | None]] = {step: set() for step in (10, 40, 80, 120)}
+    sequence = sorted(
+        frames(job), key=lambda frame: (frame.kind != FrameKind.HELLO, frame.seq, -int(frame.source[4]))
+    )
+    for number, frame in enumerate(sequence):
+        advisor.feed_frame(frame)
+        held = advisor.view().step_times
+        told_by_all = 40 * ((number + 1) // job.num_ranks - 1)
+        for step, times in seen.items():
+            if held is not None and step < told_by_all:
+                times.add(held.at(step))
+    assert dict.fromkeys(seen, 1) == {step: len(times) for step, times in seen.items()}
+    last = advisor.view().step_times
+    assert last is not None
+    assert 1.5 < (last.at(80) or 0.0) - (last.at(79) or 0.0) < 1.6
+    assert (last.at(81) or 0.0) - (last.at(80) or 0.0) < 0.1
+
+
+def test_what_was_collected_twice_is_one_event_with_the_time_of_the_last_rank() -> None:
+    """In a replay, from the whole file and on the way: it stood there twice, with two times."""
+    log, whole = EventLog(), EventLog()
+    for each, ended_s in ((log, 100.0), (whole, 101.5)):
+        view = final_view(Job(faults=(Fault("checkpoint", (0,), 1.5, every=40),)))
+        steps = tuple(step for pause in view.pauses for step in pause.steps)
+        each.take(replace(view, step_times=StepTimes(steps, tuple(ended_s + step for step in steps))))
+    log.join(whole)
+    told = [event for event in log.events if event.kind == "checkpoint"]
+    assert len(told) == len({event.step for event in told}) > 1
+    assert all(event.wall_s == 101.5 + (event.step or 0) for event in told)

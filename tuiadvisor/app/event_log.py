@@ -37,6 +37,8 @@ from tuiadvisor.views.run_view import NEW_PACE, PastFinding
 from tuiadvisor.views.stall import HANG, NoStep, Stall
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tuiadvisor.views.event import LevelChange
     from tuiadvisor.views.run_view import Finding, FindingKey, RunView
 
@@ -106,8 +108,7 @@ class EventLog:
     def events(self) -> tuple[Event, ...]:
         """All that is held, oldest first."""
         if self._told is None:
-            # One that was also collected elsewhere is the same event.
-            self._told = _without_repeats(sorted(dict.fromkeys(self._events.values()), key=_place))
+            self._told = _without_repeats(sorted(_different(self._events.values()), key=_place))
         return self._told
 
     def take(self, view: RunView) -> None:
@@ -375,6 +376,20 @@ class EventLog:
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
             event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
             self._note((RESTART, restart.number), event)
+
+
+def _different(events: Iterable[Event]) -> list[Event]:
+    """One that was also collected elsewhere is the same event, with the time at which the last rank was seen there.
+
+    After one step there may be several restarts, each with the time of its processes.
+    """
+    found: dict[Event, Event] = {}
+    for event in events:
+        what = event if event.kind == RESTART else replace(event, wall_s=None)
+        former = found.setdefault(what, event)
+        if (event.wall_s or 0.0) > (former.wall_s or 0.0):
+            found[what] = event
+    return list(found.values())
 
 
 def _without_repeats(events: list[Event]) -> tuple[Event, ...]:
