@@ -347,12 +347,18 @@ class EventLog:
             for key in former:
                 del self._events[key]
 
-    def _facts(self, view: RunView) -> None:
+    def _pauses(self, view: RunView) -> None:
         for pause in view.pauses:
             kind = PAUSE_KINDS.get(pause.kind, "pause")
             for place, step in enumerate(pause.steps):
                 words = text_of.seconds(pause.lengths_s[place])
+                # One that was not explained at first is no second event once it is.
+                if kind != "pause" and self._events.pop(("pause", step, pause.ranks), None) is not None:
+                    self._told = None
                 self._note((kind, step, pause.ranks), _timed(Event(kind, step, pause.ranks, words), view))
+
+    def _facts(self, view: RunView) -> None:
+        self._pauses(view)
         for kind, windows in ((CAPTURE, view.captured), (DETAIL, view.in_detail)):
             for window in windows:
                 event = Event(kind, window.first_step, window.ranks, "", last_step=window.last_step)
