@@ -933,6 +933,19 @@ def test_a_beginning_does_not_creep_as_old_steps_leave_the_window() -> None:
     assert since(2600, 40.0 + 2 * GONE_S) == [(5, False)] * 2
 
 
+def test_the_beginning_of_a_late_rank_stays_beside_a_finding_of_all_ranks() -> None:
+    """Beside "exposed communication" of ranks 0 to 3 its row crept with the window: 1,053, 1,100, 1,150."""
+    view, log = views.straggler(), EventLog()
+    found = replace(view.findings[0], since_step=5, evidence=view.findings[0].evidence | {"onset_seen": 0})
+    of_all = replace(found, id="communication_bound", ranks=(0, 1, 2, 3), since_step=None)
+    late = replace(view.stragglers[0], since_step=5, onset_seen=False)
+    for step, second in ((5, 10.0), (5, 20.0), (1053, 30.0)):
+        findings = (replace(found, since_step=step), of_all)
+        shown = at(view, second, 2000, findings=findings, stragglers=(replace(late, since_step=step),))
+        log.take(shown)
+        assert [5] == [each.since_step for each in log.dated(shown).stragglers]
+
+
 def test_what_was_seen_standing_did_not_begin_later() -> None:
     """A window that begins anew for a while dates it to its own beginning: onset 376 of what stood "since step 1"."""
     view = views.straggler()

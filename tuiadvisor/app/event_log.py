@@ -158,11 +158,11 @@ class EventLog:
         Steps that leave the window take the beginning with them: "since step 5 or earlier" does not become 591.
         """
         begun = {id(found): self._since(found) for found in view.findings}
-        by_rank = {rank: found for found in view.findings for rank in found.ranks}
+        # Of a rank there may be other findings, as of all ranks: the lateness is the one since the same step.
+        late_since = {(rank, found.since_step): found for found in view.findings for rank in found.ranks}
         stragglers = tuple(
             replace(late, since_step=dated[0], onset_seen=dated[1])
-            if (found := by_rank.get(late.rank)) is not None
-            and found.since_step == late.since_step
+            if (found := late_since.get((late.rank, late.since_step))) is not None
             and (dated := begun[id(found)]) is not None
             else late
             for late in view.stragglers
