@@ -396,7 +396,9 @@ def test_the_list_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     assert "3 recordings" in text
     rows = text.splitlines()
-    assert any("rank 2 late by" in row and row.endswith(".") for row in rows)
+    told = [row for row in rows if "rank 2 late by" in row]
+    assert told
+    assert all(row.startswith(" " * 4) and row.endswith(".") for row in told)
     assert max(len(row) for row in rows if not row.startswith(" " * 4)) <= 120
     assert 2 == main(["runs", str(folder / "nowhere")])
     assert "no such folder" in capsys.readouterr().err

@@ -320,6 +320,7 @@ def plain_runs(runs: tuple[RunEntry, ...], title: str, *, plain_ascii: bool | No
     """Return the list as text, each line ended by a newline; plain_ascii None asks stdout and the locale."""
     page, width = Runs(), page_width()
     columns = Columns(runs, width)
+    columns.sentence = 0  # it has a row of its own
     rows = [*(line(text) for text in wrap(title, width)), rule("runs", width), columns.head()]
     for entry in runs:
         rows.append(page.row(entry, columns))
