@@ -543,11 +543,11 @@ def test_typing_filters(board: Keyboard) -> None:
 
 
 def test_a_change_that_is_dated_anew_is_one_change() -> None:
-    """Of one onset E had "since step 348 rank 2 works 16 ms longer" and "since step 349 … 15.2 ms longer"."""
-    first = LevelChange(348, (2,), "since step 348 rank 2 works 16 ms longer a step")
-    then = replace(first, step=349, words="since step 349 rank 2 works 15.2 ms longer a step")
-    other = LevelChange(350, (0,), "since step 350 rank 0 works 1.7 ms shorter a step")
-    again = LevelChange(400, (2,), "since step 400 rank 2 works 15 ms shorter a step")
+    """Of one onset E had "since step 348 rank 2 works 16 ms more" and "since step 349 … 15.2 ms longer"."""
+    first = LevelChange(348, (2,), "since step 348 rank 2 works 16 ms more a step")
+    then = replace(first, step=349, words="since step 349 rank 2 works 15.2 ms more a step")
+    other = LevelChange(350, (0,), "since step 350 rank 0 works 1.7 ms less a step")
+    again = LevelChange(400, (2,), "since step 400 rank 2 works 15 ms less a step")
     log = EventLog()
     healthy = views.healthy()
     log.take(replace(healthy, changes=(first, other)))
