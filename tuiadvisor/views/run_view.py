@@ -95,9 +95,7 @@ class Window:
     enough: bool  # enough steady steps for a verdict
     num_missing_steps: int  # "not enough yet: N more steps"
     why_undecided: str = ""  # why steps enough do not decide: what was not seen of them
-    change: str = (
-        ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms more a step"
-    )
+    change: str = ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms more a step"
 
     missing_s: float | None = None  # what those steps take, by the ones that were seen
     why_no_step: str = (
