@@ -16,6 +16,7 @@ from tuiadvisor.errors import TuiadvisorError, one_line
 
 THRESHOLDS: Final = "thresholds"
 DAY_MIN: Final = 24 * 60
+UNITS: Final = frozenset({"ms", "s", "min", "h"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,12 @@ class Option:
     high: float = 0.0
     step: float = 0.0  # what left and right change
     table: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Of its number, as its name ends; empty where it has none."""
+        last = self.name.rpartition("_")[2]
+        return last if last in UNITS else ""
 
 
 OPTIONS: Final = (

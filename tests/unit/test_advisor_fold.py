@@ -730,7 +730,7 @@ def test_a_window_that_begins_at_a_change_says_why() -> None:
     assert view.window.excluded["before_change"] > 30
     assert view.window.change.startswith("since step 6")
     assert "rank 2 works" in view.window.change
-    assert view.window.change.endswith("longer a step")
+    assert view.window.change.endswith("more a step")
     assert "" == final_view(Job()).window.change
 
 

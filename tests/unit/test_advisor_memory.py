@@ -98,17 +98,45 @@ def test_a_rank_that_grows_is_found_beside_others_that_come_and_go() -> None:
     assert "the process of rank 1 grows by 0.6 % a minute" in finding.message
 
 
-def test_no_rank_is_named_where_none_of_them_grows() -> None:
-    """It is another process of the host."""
+def test_what_else_grows_on_the_host_is_no_change_of_the_training() -> None:
+    """Others' work for some minutes was critical, and "keep numbers, not tensors"; what is soon full is still said."""
     shown = view(host_frames(lambda second: 0.6 + 0.0005 * second, {0: 1e3, 1: 1e3}))
     (finding,) = [entry for entry in shown.findings if entry.id == "memory_creep"]
-    assert "rank" not in finding.message
+    assert "warning" == finding.severity
+    assert (
+        "outside the ranks' own processes (other processes, loader workers or files in /dev/shm)"
+        in finding.message
+    )
+    assert "Something else on the host fills its memory" == finding.title
+    assert not any("loss.item" in action.text for action in finding.actions)
+
+
+@pytest.mark.parametrize("rss", [None, {0: 1e3, 1: 1e3}])
+def test_what_else_grows_slowly_is_not_told(rss: dict[int, float] | None) -> None:
+    """From 50 % on by 0.3 % a minute it would be full in two hours, if others never ended."""
+    shown = view(host_frames(lambda second: 0.5 + 0.00005 * second, rss))
+    assert "memory_creep" not in {entry.id for entry in shown.findings}
+
+
+def test_ranks_that_grow_a_little_each_fill_it_together() -> None:
+    """Eight of them by 0.1 % a minute each: none grows enough to be named."""
+    shown = view(host_frames(lambda second: 0.5 + 0.00014 * second, dict.fromkeys(range(8), 1.9e6)))
+    (finding,) = [entry for entry in shown.findings if entry.id == "memory_creep"]
+    assert "the ranks' processes together grow by 0.84 % a minute: at that pace" in finding.message
+    assert any("loss.item" in action.text for action in finding.actions)
+
+
+def test_a_leak_of_the_training_goes_before_what_others_do() -> None:
+    """A device fills in hours, the host's memory by others' work in minutes: the former is to be mended here."""
+    shown = view(host_frames(lambda second: 0.6 + 0.0005 * second, {0: 1e3, 1: 1e3}, gpu=1e-4))
+    (finding,) = [entry for entry in shown.findings if entry.id == "memory_creep"]
+    assert "GPU 3" in finding.message
 
 
 def test_a_critical_leak_goes_before_a_slow_rank() -> None:
     """What ends the run is said beside what slows it."""
     job = JOB.with_faults(Fault("forward", (1,), 8 * MS))
-    shown = folded([*frames(job), *host_frames(lambda second: 0.6 + 0.0005 * second)]).view()
+    shown = folded([*frames(job), *host_frames(lambda second: 0.6 + 0.0005 * second, {0: 53.7e6})]).view()
     assert {"straggler", "memory_creep"} == {entry[0] for entry in above_info(shown)}
 
 

@@ -391,12 +391,15 @@ def test_the_live_run_goes_on_behind_a_recording(folder: Path) -> None:
 
 
 def test_the_list_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a terminal: a row each with its verdict's sentence; an unknown folder is one line."""
+    """Without a terminal: a row each, and its verdict's sentence in one below; an unknown folder is one line."""
     assert 0 == main(["runs", str(folder), "--once"])
     text = capsys.readouterr().out
     assert "3 recordings" in text
-    assert "rank 2 late by" in text
-    assert max(len(row) for row in text.splitlines()) <= 80
+    rows = text.splitlines()
+    told = [row for row in rows if "rank 2 late by" in row]
+    assert told
+    assert all(row.startswith(" " * 4) and row.endswith(".") for row in told)
+    assert max(len(row) for row in rows if not row.startswith(" " * 4)) <= 120
     assert 2 == main(["runs", str(folder / "nowhere")])
     assert "no such folder" in capsys.readouterr().err
 

@@ -137,7 +137,9 @@ def test_the_answer_to_a_command_is_in_the_log_and_leaves_the_screen_its_rows() 
     assert [told] == [entry.text for entry in journal.entries if entry.text == told]
     small, large = (frame.notice(state, 80, height) for height in (24, 40))
     assert (2, 3) == (len(small), len(large))
-    assert small[-1].text.rstrip().endswith("(L: log)")
+    assert small[-1].text.rstrip().endswith(" … (L: log)")
+    assert small[-1].text.count("…") == 1
+    assert small[-1].text.partition(" …")[0].split()[-1] in told.split()
 
 
 @pytest.mark.slow

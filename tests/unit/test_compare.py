@@ -541,7 +541,7 @@ def test_json_and_text_say_the_same(before: Measured) -> None:
     document = comparison_document(found)
     assert (1, "regressed") == (document["schema"], document["verdict"])
     assert {"limit": 0.05, "exceeded": True} == document["fail_if_slower"]
-    text = plain_comparison(found, plain_ascii=True)
+    text = plain_comparison(found, plain_ascii=True, width=80)
     assert text.startswith("Regressed: a step takes")
     assert max(map(len, text.splitlines())) <= 80
     assert "limit of 5.0 % slower: exceeded" in text

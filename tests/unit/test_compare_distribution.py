@@ -50,7 +50,7 @@ def test_a_run_without_steps_has_no_picture() -> None:
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_the_faster_run_stands_further_left_on_the_same_scale(ascii_only: bool) -> None:
     """Each with its median and range; the text stays within 80 columns."""
-    text = plain_comparison(desks.comparison(), plain_ascii=ascii_only)
+    text = plain_comparison(desks.comparison(), plain_ascii=ascii_only, width=80)
     rows = text.splitlines()
     before = next(row for row in rows if row.startswith("before "))
     after = next(row for row in rows if row.startswith("after "))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from snapshot import views
-from synthetic_run import MS, Fault, Job, encoded, folded, frames
+from synthetic_run import MS, Fault, Job, encoded, final_view, folded, frames
 from test_cli_first_steps import RUN
 from test_tui_navigator import Keyboard
 from thinned import thinned
@@ -135,6 +135,24 @@ def test_a_stage_is_not_over_while_no_stage_is_told_of(is_told: bool, ended: set
     log.take(without)
     log.end(without)
     assert ended == {past.finding.id for past in log.past(without)}
+
+
+def test_of_two_findings_of_one_rule_and_the_same_ranks_one_ends() -> None:
+    """They had one key: the second was never noted, and while it stood the first was never over."""
+    found = views.straggler().findings[0]
+    one, two = (
+        replace(found, subject=subject, title=subject, ranks=()) for subject in ("evaluation", "periodic")
+    )
+    log = EventLog()
+    for second, findings in (
+        (0.0, (one, two)),
+        (SETTLE_S, (one, two)),
+        (SETTLE_S + GONE_S, (two,)),
+    ):
+        log.take(at(views.straggler(), second, 341, findings=findings))
+    told = {(event.kind, event.words) for event in log.events}
+    assert {("onset", "evaluation"), ("onset", "periodic"), ("resolved", "evaluation")} <= told
+    assert ("resolved", "periodic") not in told
 
 
 def test_what_was_over_before_the_end_is_kept_with_its_steps() -> None:
@@ -525,11 +543,11 @@ def test_typing_filters(board: Keyboard) -> None:
 
 
 def test_a_change_that_is_dated_anew_is_one_change() -> None:
-    """Of one onset E had "since step 348 rank 2 works 16 ms longer" and "since step 349 … 15.2 ms longer"."""
-    first = LevelChange(348, (2,), "since step 348 rank 2 works 16 ms longer a step")
-    then = replace(first, step=349, words="since step 349 rank 2 works 15.2 ms longer a step")
-    other = LevelChange(350, (0,), "since step 350 rank 0 works 1.7 ms shorter a step")
-    again = LevelChange(400, (2,), "since step 400 rank 2 works 15 ms shorter a step")
+    """Of one onset E had "since step 348 rank 2 works 16 ms more" and "since step 349 … 15.2 ms longer"."""
+    first = LevelChange(348, (2,), "since step 348 rank 2 works 16 ms more a step")
+    then = replace(first, step=349, words="since step 349 rank 2 works 15.2 ms more a step")
+    other = LevelChange(350, (0,), "since step 350 rank 0 works 1.7 ms less a step")
+    again = LevelChange(400, (2,), "since step 400 rank 2 works 15 ms less a step")
     log = EventLog()
     healthy = views.healthy()
     log.take(replace(healthy, changes=(first, other)))
@@ -915,6 +933,19 @@ def test_a_beginning_does_not_creep_as_old_steps_leave_the_window() -> None:
     assert since(2600, 40.0 + 2 * GONE_S) == [(5, False)] * 2
 
 
+def test_the_beginning_of_a_late_rank_stays_beside_a_finding_of_all_ranks() -> None:
+    """Beside "exposed communication" of ranks 0 to 3 its row crept with the window: 1,053, 1,100, 1,150."""
+    view, log = views.straggler(), EventLog()
+    found = replace(view.findings[0], since_step=5, evidence=view.findings[0].evidence | {"onset_seen": 0})
+    of_all = replace(found, id="communication_bound", ranks=(0, 1, 2, 3), since_step=None)
+    late = replace(view.stragglers[0], since_step=5, onset_seen=False)
+    for step, second in ((5, 10.0), (5, 20.0), (1053, 30.0)):
+        findings = (replace(found, since_step=step), of_all)
+        shown = at(view, second, 2000, findings=findings, stragglers=(replace(late, since_step=step),))
+        log.take(shown)
+        assert [5] == [each.since_step for each in log.dated(shown).stragglers]
+
+
 def test_what_was_seen_standing_did_not_begin_later() -> None:
     """A window that begins anew for a while dates it to its own beginning: onset 376 of what stood "since step 1"."""
     view = views.straggler()
@@ -1010,3 +1041,38 @@ def test_who_is_killed_in_a_stall_dies_after_it_in_its_step() -> None:
     gone = replace(within, stall=replace(stalled.stall, step=344, held="gone"), ranks=killed)
     alone.take(at(gone, 140.0, 341, findings=()))
     assert [("died", 341), ("stalled", 344)] == [(event.kind, event.step) for event in alone.events]
+
+
+def test_a_step_has_one_time_whichever_ranks_were_told_of_it_last() -> None:
+    """By the rank with the most steps, all times moved by a checkpoint's 1.5 s while rank 0 wrote one."""
+    job = Job(num_steps=200, ranks_per_host=1, faults=(Fault("checkpoint", (0,), 1.5, every=40),))
+    advisor = folded([])
+    seen: dict[int, set[float | None]] = {step: set() for step in (10, 40, 80, 120)}
+    sequence = sorted(
+        frames(job), key=lambda frame: (frame.kind != FrameKind.HELLO, frame.seq, -int(frame.source[4]))
+    )
+    for number, frame in enumerate(sequence):
+        advisor.feed_frame(frame)
+        held = advisor.view().step_times
+        told_by_all = 40 * ((number + 1) // job.num_ranks - 1)
+        for step, times in seen.items():
+            if held is not None and step < told_by_all:
+                times.add(held.at(step))
+    assert dict.fromkeys(seen, 1) == {step: len(times) for step, times in seen.items()}
+    last = advisor.view().step_times
+    assert last is not None
+    assert 1.5 < (last.at(80) or 0.0) - (last.at(79) or 0.0) < 1.6
+    assert (last.at(81) or 0.0) - (last.at(80) or 0.0) < 0.1
+
+
+def test_what_was_collected_twice_is_one_event_with_the_time_of_the_last_rank() -> None:
+    """In a replay, from the whole file and on the way: it stood there twice, with two times."""
+    log, whole = EventLog(), EventLog()
+    for each, ended_s in ((log, 100.0), (whole, 101.5)):
+        view = final_view(Job(faults=(Fault("checkpoint", (0,), 1.5, every=40),)))
+        steps = tuple(step for pause in view.pauses for step in pause.steps)
+        each.take(replace(view, step_times=StepTimes(steps, tuple(ended_s + step for step in steps))))
+    log.join(whole)
+    told = [event for event in log.events if event.kind == "checkpoint"]
+    assert len(told) == len({event.step for event in told}) > 1
+    assert all(event.wall_s == 101.5 + (event.step or 0) for event in told)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -51,3 +53,23 @@ def test_a_row_of_two_kinds_of_steps_says_so() -> None:
     (row,) = [each.text for each in rows if "gradient comm" in each.text]
     assert f"{text_of.seconds(view.overlap.comm_total_s)}*" in row
     assert f"{text_of.seconds(view.overlap.hidden_s)}*" in row
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_the_exposed_communication_of_all_ranks_is_one_figure(size: tuple[int, int]) -> None:
+    """Screen 4 had three: of all steps, of those seen in detail, and of those what outlasts backward."""
+    view = views.in_buckets()
+    overlap = replace(view.overlap, exposed_sampled_s=0.0123)
+    view = replace(view, overlap=overlap)
+    rows = [row.text for row in OverlapPage().lines(views.live(view), *size)]
+    start = next(number for number, row in enumerate(rows) if "── communication of a step" in row)
+    of_all = [rows[2], *rows[start:]]
+    told = {each for row in of_all for each in re.findall(r"exp(?:osed|\.)\*? +([\d.]+ \S+)", row)}
+    assert told == {text_of.seconds(overlap.comm_exposed_s)}
+    assert not any("ms exposed" in row for row in rows)
+
+
+def test_one_rank_has_no_star() -> None:
+    """What it stands for, "seen in no step", stood above a sentence without a figure."""
+    rows = [row.text for row in OverlapPage().lines(views.live(views.one_rank()), 80, 24)]
+    assert not any("*" in row for row in rows)

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 from snapshot import views
+from synthetic_run import MS, Fault, Job, final_view
 from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.outlets import metrics
 from tuiadvisor.tui.contract.feed import FeedState
 from tuiadvisor.tui.pages.overview import Overview
+from tuiadvisor.views.finding_keys import keyed
 from tuiadvisor.views.run_view import Finding, RunView
 
 
@@ -84,3 +86,45 @@ def test_two_findings_of_a_rule_are_two_series() -> None:
         labels = [key for key, _ in told]
         assert len(labels) == len(set(labels))
         assert "periodic_pause" in {one[0] for one in labels}
+
+
+def test_a_page_stays_with_its_pause_whatever_the_two_cost_now() -> None:
+    """The dearer of two came first and had the shorter key: when that changed the page showed the other one."""
+    view = with_two_pauses()
+    one, two = (
+        replace(each, subject=subject)
+        for each, subject in zip(view.findings[1:3], ("evaluation", "periodic"), strict=True)
+    )
+    keyboard = Keyboard(views.live(replace(view, findings=(one, two))))
+    keyboard.press("n")
+    assert "pause of one" in keyboard.press("enter")
+    for findings in ((two, one), (one,), (two, one)):
+        keyboard.place.take_state(views.live(replace(view, findings=findings)))
+        assert "pause of one" in keyboard.draw()
+    keyboard.place.take_state(views.live(replace(view, findings=(two,))))
+    assert "no longer holds" in keyboard.draw()
+
+
+def test_a_key_is_the_same_in_whatever_order_they_come() -> None:
+    """By their subject, else by their ranks; what differs in nothing has a number."""
+    found = views.straggler().findings[0]
+    told = [
+        replace(found, subject="evaluation"),
+        replace(found, subject="periodic", ranks=(0,)),
+        replace(found, subject="periodic", ranks=(1, 2)),
+    ]
+    names = {f"{found.id} evaluation", f"{found.id} periodic 0", f"{found.id} periodic 1,2"}
+    assert names == set(keyed(told))
+    assert keyed(told) == keyed(told[::-1])
+    assert [found.id] == list(keyed([found]))
+    assert [f"{found.id} 2", f"{found.id} 2 2"] == list(keyed([found, found]))
+
+
+def test_two_pauses_of_the_same_ranks_are_told_apart_by_the_rules() -> None:
+    """Rank 0 pauses every 50 steps and, shorter, every 33: one rule, one rank, and two troubles."""
+    faults = (Fault("other", (0,), 300 * MS, every=50), Fault("other", (0,), 100 * MS, every=33))
+    found = [each for each in final_view(Job(num_steps=600, faults=faults)).findings if each.ranks == (0,)]
+    assert ["periodic_pause", "periodic_pause"] == [each.id for each in found]
+    assert {50.0: "periodic 2", 33.0: "periodic"} == {
+        each.evidence["period_steps"]: each.subject for each in found
+    }

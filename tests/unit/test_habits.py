@@ -97,7 +97,7 @@ def test_whose_work_changed_is_whose_own_did(num_ranks: int, num_steps: int) -> 
     faults = (Fault("forward", (0,), 6 * MS), Fault("other", (1,), 6 * MS, until=recovers - 1))
     view = final_view(Job(num_ranks=num_ranks, num_steps=num_steps).with_faults(*faults))
     assert [("straggler", (0,), "forward")] == above_info(view)
-    told = re.fullmatch(r"since step (\d+) rank 1 works ([\d.]+) ms shorter a step", view.window.change)
+    told = re.fullmatch(r"since step (\d+) rank 1 works ([\d.]+) ms less a step", view.window.change)
     assert told is not None, view.window.change
     assert abs(int(told[1]) - recovers) <= 1
     assert 6.0 == pytest.approx(float(told[2]), rel=0.15)

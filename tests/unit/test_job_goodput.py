@@ -179,7 +179,8 @@ def test_the_command_line_takes_several(tmp_path: Path, capfdbinary: pytest.Capt
     text = capfdbinary.readouterr().out.decode()
     assert "2 recordings of one job" in text
     assert "steps done again" in text
-    assert max(len(row) for row in text.splitlines()) <= 80
+    assert max(len(row) for row in text.splitlines() if row.startswith("── ")) <= 120
+    assert all(entry["verdict"]["sentence"] in text for entry in told["recordings"])
     for wrong, why in (([one, one], "given twice"), ([one, two, "--steps", "1:9"], "one recording alone")):
         assert main(["diagnose", *wrong]) == 2
         assert why in capfdbinary.readouterr().err.decode()

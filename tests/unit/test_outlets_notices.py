@@ -90,6 +90,36 @@ def test_what_becomes_worse_is_told_sooner_than_what_becomes_better(late: RunVie
     assert told == []
 
 
+def of_ranks(view: RunView, *ranks: int, subject: str = "") -> RunView:
+    """The same finding of other ranks."""
+    return replace(view, findings=tuple(replace(one, ranks=ranks, subject=subject) for one in view.findings))
+
+
+def test_of_more_ranks_it_is_told_anew_and_of_fewer_it_goes_on(late: RunView) -> None:
+    """With each rank that joined it was told to be over, and to have opened."""
+    notices, told = Notices(), []
+    last_s = 4 * GONE_S
+    for now_s in range(int(last_s)):
+        ranks = ((2,), (2, 3), (2,))[min(int(now_s / GONE_S), 2)]
+        told += [(each.event, each.finding.ranks) for each in notices.look(of_ranks(late, *ranks), now_s)]
+    assert told == [("opened", (2,)), ("opened", (2, 3))]
+    calm = replace(late, findings=())
+    told = [(each.event, each.finding.ranks) for each in notices.look(calm, last_s + GONE_S)]
+    assert told == [("closed", (2,))]
+
+
+def test_two_findings_of_one_rule_and_the_same_ranks_are_two(late: RunView) -> None:
+    """Only the last of them was told, as the two had one key."""
+    both = [of_ranks(late, 0, subject=subject).findings[0] for subject in ("evaluation", "periodic")]
+    notices = Notices()
+    told = [
+        (each.event, each.finding.subject)
+        for findings, now_s in ((both, 0.0), (both, SETTLE_S), (both[:1], 99.0), (both[:1], 99.0 + GONE_S))
+        for each in notices.look(replace(late, findings=tuple(findings)), now_s)
+    ]
+    assert [("opened", "evaluation"), ("opened", "periodic"), ("closed", "periodic")] == told
+
+
 def test_labels_of_ones_own_are_in_each_notice(late: RunView) -> None:
     notices = Notices((("run", "exp42"),))
     notices.look(late, 0.0)

@@ -238,3 +238,18 @@ def test_the_desk_writes_them(file: Path, tmp_path: Path) -> None:
         assert OTHER == kept.read(file)
     finally:
         desk.stop()
+
+
+def test_a_number_has_its_unit() -> None:
+    """Without it stood "refresh every 0.5", "slow line from 300" and "quiet from 0", but where the cursor stood."""
+    keyboard = Keyboard(views.live(views.healthy()))
+    drawn = keyboard.press(",")
+    for label, value in {
+        "refresh every": "0.5 s",
+        "slow line from": "300 ms",
+        "ring again after": "0 min",
+        "quiet from": "0 h",
+        "efficiency floor": "0.8  0.1 to 1",
+    }.items():
+        (row,) = [row for row in drawn.splitlines() if label in row]
+        assert value in row

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import struct
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 from snapshot import views
 from synthetic_run import MS, Fault, Job, encoded, frames
 
+from tuiadvisor.app.awaiting_ranks import _WaitingLine
 from tuiadvisor.cli.commands import run
 from tuiadvisor.cli.watching import say_goodbye
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
-from tuiadvisor.text.printed import fitted, one_row, say, unbroken
+from tuiadvisor.text.printed import columns_of, fitted, one_row, say, unbroken
 from tuiadvisor.tui.contract.feed import FeedState
 
 RUN = encode(FrameKind.RUN, "hub", 0, 0, {"schema": 1, "tuiadvisor": "0.1.0", "created_wall_ns": 10**18})
@@ -118,3 +123,65 @@ def test_what_is_left_on_the_terminal_is_as_wide(monkeypatch: pytest.MonkeyPatch
     assert "tuiadvisor replay a/b.tuirec" in last
     assert len(rows) > 2
     assert not broken_by_the_terminal("\n".join(rows))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["diagnose", "no-recording-of-this-name.tuirec"],
+        ["watch", "--once", "--pid", "999999999"],
+        ["diagnose", "run.tuirec", "--jsn"],
+        ["dignose"],
+    ],
+)
+def test_an_error_is_as_wide_as_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """At 60 columns it read "leave --pid| out", "no such re|cording"; a log has it in one line."""
+    monkeypatch.setenv("COLUMNS", "50")
+    assert 2 == ended(words)
+    in_a_file = capsys.readouterr().err
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert 2 == ended(words)
+    rows = terminal.getvalue().splitlines()
+    assert 1 == in_a_file.count("\n")
+    assert len(rows) > 1
+    assert not broken_by_the_terminal(terminal.getvalue(), 50)
+    assert in_a_file.split() == terminal.getvalue().split()
+
+
+def ended(words: list[str]) -> int:
+    """The code with which a command ends, also where its words are wrong."""
+    try:
+        return run(words)
+    except SystemExit as left:
+        return int(str(left.code))
+
+
+def test_the_terminal_of_standard_error_is_as_wide_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where standard output goes to a file, whose width nobody knows, errors broke at 80 columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, terminals = os.openpty()
+    fcntl.ioctl(terminals, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 47, 0, 0))
+    with os.fdopen(ours, "rb"), os.fdopen(terminals, "w") as stream:
+        assert 47 == columns_of(stream)
+        monkeypatch.setenv("COLUMNS", "33")
+        assert 33 == columns_of(stream)
+    assert 33 == columns_of(io.StringIO())
+
+
+def test_a_line_that_waits_stays_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two rows the first stayed on the screen each second."""
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    now_s = iter([0.0, 1.0, 2.0])
+    line = _WaitingLine("watch", lambda: next(now_s))
+    line.show(41_203)
+    line.show(41_203)
+    line.show(41_203)
+    line.end()
+    shown = terminal.getvalue().split("\r\x1b[2K")
+    assert 5 == len(shown)
+    assert all(len(row) < 60 for row in shown)

@@ -434,7 +434,7 @@ def test_ten_presses_ask_once() -> None:
     (request,) = asked
     assert request.stacks is not None
     assert (request.stacks.ranks[0], len(request.stacks.ranks)) == (2, 2)
-    assert "looking where rank 2 and its peer, rank 1" in watch.feed.latest().notice
+    assert "looking where rank 2 and its peer rank 1" in watch.feed.latest().notice
     for rank in request.stacks.ranks:
         watch.feed.advisor.roster.stack_looks.take({**entry(rank, [LATE] * 50), "look": request.stacks.look})
     watch.turn()

@@ -134,7 +134,7 @@ def looked(look: StackLook, *ranks: int) -> list[Look]:
 
 def test_nothing_is_said_until_all_have_answered(clock: Clock) -> None:
     look = StackLook(views.straggler(), LATE, "straggler")
-    assert "looking where rank 2 and its peer, rank 1 spend their time: 2 s …" == look.doing
+    assert "looking where rank 2 and its peer rank 1 spend their time: 2 s …" == look.doing
     assert "" == look.answer([])
     assert "" == look.answer(looked(look, LATE))
     assert "rank 2: the lines of code where it spends its time are on its page (2, enter)" == look.answer(

@@ -169,6 +169,41 @@ def test_a_critical_finding_that_opens_is_told_and_its_banner_goes(clock: Clock)
     assert alerts.rows(state, 80) == []
 
 
+def critical(*ranks: int, subject: str = "", message: str = "late") -> RunView:
+    """A critical finding of these ranks."""
+    view = views.straggler()
+    found = replace(view.findings[0], severity="critical", ranks=ranks, subject=subject, message=message)
+    return replace(view, findings=(found,))
+
+
+def test_a_rank_that_joins_is_news_and_one_that_leaves_is_none(clock: Clock) -> None:
+    """Each set of ranks was an alert of its own: rank 2 rang for each rank that came or went beside it."""
+    alerts = Alerts(clock)
+    alerts.take(views.live(views.healthy()))
+    told = []
+    for ranks in ((2,), (2, 3), (2,), (2, 3), (3,), (2, 3, 4)):
+        clock.now_s += AGAIN_S / 3
+        told.append(bool(alerts.take(views.live(critical(*ranks)))))
+    assert told == [True, True, False, False, False, True]
+
+
+def test_two_findings_of_one_rule_and_the_same_ranks_are_two(clock: Clock) -> None:
+    """The second had the name of the first, which had been told already: nobody heard of it."""
+    alerts = Alerts(clock)
+    alerts.take(views.live(views.healthy()))
+    first, second = (
+        critical(subject="evaluation", message="evaluates"),
+        critical(subject="periodic", message="pauses"),
+    )
+    both = replace(first, findings=(*second.findings, *first.findings))
+    assert alerts.take(views.live(first)) is not None
+    clock.now_s += SHOWN_S
+    told = alerts.take(views.live(both))
+    assert told is not None
+    assert "pauses" in told.words
+    assert "pauses" in alerts.rows(views.live(both), 80)[0].text
+
+
 def killed(view: RunView, *details: str, ended: str = "all ranks ended, 2 of 4 killed") -> RunView:
     """The first ranks of it, gone."""
     rows = [

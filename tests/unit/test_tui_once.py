@@ -1,7 +1,8 @@
-"""The plain summary: everything the screens say, at 80 columns, without a terminal."""
+"""The plain summary: everything the screens say, as wide as a terminal is, or without one."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
@@ -27,13 +28,41 @@ VIEWS = {
 @pytest.mark.parametrize("name", VIEWS)
 def test_it_fits_eighty_columns(name: str, plain_ascii: bool) -> None:
     """No row is wider, none ends in blanks, ASCII where asked for."""
-    text = plain_summary(VIEWS[name], plain_ascii=plain_ascii)
+    text = plain_summary(VIEWS[name], plain_ascii=plain_ascii, width=80)
     assert text.endswith("\n")
     for row in text.splitlines():
         assert cell_len(row) <= 80
         assert row == row.rstrip()
         assert row.isprintable()
     assert text.isascii() is plain_ascii
+
+
+class Terminal(io.StringIO):
+    """Standard output that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [60, 80, 150])
+def test_it_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """It was 80 columns wide everywhere."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    rows = plain_summary(VIEWS["straggler"], plain_ascii=False).splitlines()
+    assert columns == max(map(cell_len, rows))
+
+
+def test_in_a_file_each_sentence_has_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it is found whole; rules and tables are no wider than COLUMNS says, or 120."""
+    view = VIEWS["straggler"]
+    for columns, width in (("", 120), ("100", 100)):
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        rows = plain_summary(view, plain_ascii=False).splitlines()
+        assert {width} == {cell_len(row) for row in rows if row.startswith("── ")}
+        said = [finding.message for finding in view.findings] + [view.decided.verify]
+        assert all(any(sentence in row for row in rows) for sentence in said)
 
 
 def test_the_whole_content_is_there() -> None:

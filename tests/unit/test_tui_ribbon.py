@@ -103,7 +103,7 @@ def test_the_row_of_events_says_of_changes_where_they_are_listed() -> None:
     trend = replace(view.trend, first_step=0, marks=())
     bare = replace(view, trend=trend, pauses=())
     told = (
-        Event("change", 60, (2,), "rank 2 works 9 ms longer"),
+        Event("change", 60, (2,), "rank 2 works 9 ms more"),
         Event("change", 90, (), "a step is 2 ms longer"),
     )
     said = ribbon.rows(bare, 120, events=told)[2].text

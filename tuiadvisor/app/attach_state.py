@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.cluster.membership import STEPLESS
 from tuiadvisor.advisor.cluster.unwatched import NO_STEP, WAITING_FOR_INTERPRETER, is_held_up
 from tuiadvisor.errors import one_line
+from tuiadvisor.text.printed import redraw, say_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +53,10 @@ class HoldUp:
             self._waits = (why, self._clock())
         if why is not None and why not in self._said and self._clock() - self._waits[1] >= PASSES_S:
             self._said.add(why)
-            start = "\r\x1b[2K" if sys.stderr.isatty() else ""
+            if sys.stderr.isatty():
+                redraw("")  # of a line of progress
             what = why if why == WAITING_FOR_INTERPRETER else f"waiting: {one_line(why)}"
-            print(f"{start}tuiadvisor {self._command}: {what}", file=sys.stderr, flush=True)
+            say_on_stderr(f"tuiadvisor {self._command}: {what}")
 
 
 def why_unwatched(view: RunView | None) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.discovery import LauncherWithoutRanksError, find_ranks
 from tuiadvisor.errors import FailureError
+from tuiadvisor.text.printed import redraw, say_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,19 +88,19 @@ class _WaitingLine:
         what = f"tuiadvisor {self._command}: waiting: the launcher (process {launcher}) has no ranks yet"
         if not self._shown:
             self._shown = f"{what}; ^C ends the wait, not the launcher"
-            print(self._shown, end="" if self._is_terminal else "\n", file=sys.stderr, flush=True)
+            (redraw if self._is_terminal else say_on_stderr)(self._shown)
             return
         now_s = self.elapsed_s()
         if self._is_terminal:
             line = f"{what}, {now_s:.0f} s; ^C ends the wait, not the launcher"
             if line != self._shown:
                 self._shown = line
-                print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+                redraw(line)
         elif now_s >= self._next_s:
             self._next_s *= 2
-            print(f"{what}, {now_s:.0f} s", file=sys.stderr, flush=True)
+            say_on_stderr(f"{what}, {now_s:.0f} s")
 
     def end(self) -> None:
         """Leave the terminal as it was."""
         if self._shown and self._is_terminal:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            redraw("")

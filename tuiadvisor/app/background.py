@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.text.printed import say_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def _work(work: Callable[[Callable[[str], None]], int], write_fd: int, log_fd: i
         code = work(lambda line: _announce(write_fd, line))
     except TuiadvisorError as error:
         code = error.exit_code
-        print(error, file=sys.stderr)
+        say_on_stderr(str(error))
         _announce(write_fd, _REFUSED + str(error))
     except BaseException:  # the parent's stack lies below us: nothing may get there
         logger.exception("the background process ends by a bug")

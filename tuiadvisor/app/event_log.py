@@ -37,8 +37,10 @@ from tuiadvisor.views.run_view import NEW_PACE, PastFinding
 from tuiadvisor.views.stall import HANG, NoStep, Stall
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tuiadvisor.views.event import LevelChange
-    from tuiadvisor.views.run_view import Finding, RunView
+    from tuiadvisor.views.run_view import Finding, FindingKey, RunView
 
 MAX_EVENTS: Final = 4000  # the oldest go first
 MAX_PAST: Final = 256  # findings that are over: those that ended first go first
@@ -49,7 +51,6 @@ WHO_DIED: Final = "gone"  # of whom a stall says that they hold it up: then thei
 WHAT_LASTS: Final = {CAPTURE: "the profiler saw {}", DETAIL: "every call of {} was seen one by one"}
 
 Key = tuple[object, ...]
-FindingKey = tuple[str, tuple[int, ...]]
 SEVERITIES: Final = ("info", "warning", "critical")
 
 
@@ -107,8 +108,7 @@ class EventLog:
     def events(self) -> tuple[Event, ...]:
         """All that is held, oldest first."""
         if self._told is None:
-            # One that was also collected elsewhere is the same event.
-            self._told = _without_repeats(sorted(dict.fromkeys(self._events.values()), key=_place))
+            self._told = _without_repeats(sorted(_different(self._events.values()), key=_place))
         return self._told
 
     def take(self, view: RunView) -> None:
@@ -158,11 +158,11 @@ class EventLog:
         Steps that leave the window take the beginning with them: "since step 5 or earlier" does not become 591.
         """
         begun = {id(found): self._since(found) for found in view.findings}
-        by_rank = {rank: found for found in view.findings for rank in found.ranks}
+        # Of a rank there may be other findings, as of all ranks: the lateness is the one since the same step.
+        late_since = {(rank, found.since_step): found for found in view.findings for rank in found.ranks}
         stragglers = tuple(
             replace(late, since_step=dated[0], onset_seen=dated[1])
-            if (found := by_rank.get(late.rank)) is not None
-            and found.since_step == late.since_step
+            if (found := late_since.get((late.rank, late.since_step))) is not None
             and (dated := begun[id(found)]) is not None
             else late
             for late in view.stragglers
@@ -177,7 +177,7 @@ class EventLog:
 
     def _since(self, found: Finding) -> tuple[int, bool] | None:
         """Since when it is known to stand, and whether its beginning was seen; None where the picture knows it best."""
-        standing = self._standing.get((found.id, found.ranks))
+        standing = self._standing.get(found.key)
         if standing is None or standing.first_step is None or found.since_step is None or found.onset_seen:
             return None
         if standing.first_step >= found.since_step:
@@ -234,9 +234,7 @@ class EventLog:
 
     def _findings(self, view: RunView, now_s: float) -> None:
         present = {
-            (found.id, found.ranks): found
-            for found in view.findings
-            if found.severity != "info" and found.id != HANG
+            found.key: found for found in view.findings if found.severity != "info" and found.id != HANG
         }
         for key, found in present.items():
             standing = self._standing.get(key) or self._begun(key, found, view, now_s)
@@ -349,12 +347,18 @@ class EventLog:
             for key in former:
                 del self._events[key]
 
-    def _facts(self, view: RunView) -> None:
+    def _pauses(self, view: RunView) -> None:
         for pause in view.pauses:
             kind = PAUSE_KINDS.get(pause.kind, "pause")
             for place, step in enumerate(pause.steps):
                 words = text_of.seconds(pause.lengths_s[place])
+                # One that was not explained at first is no second event once it is.
+                if kind != "pause" and self._events.pop(("pause", step, pause.ranks), None) is not None:
+                    self._told = None
                 self._note((kind, step, pause.ranks), _timed(Event(kind, step, pause.ranks, words), view))
+
+    def _facts(self, view: RunView) -> None:
+        self._pauses(view)
         for kind, windows in ((CAPTURE, view.captured), (DETAIL, view.in_detail)):
             for window in windows:
                 event = Event(kind, window.first_step, window.ranks, "", last_step=window.last_step)
@@ -378,6 +382,20 @@ class EventLog:
             words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
             event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
             self._note((RESTART, restart.number), event)
+
+
+def _different(events: Iterable[Event]) -> list[Event]:
+    """One that was also collected elsewhere is the same event, with the time at which the last rank was seen there.
+
+    After one step there may be several restarts, each with the time of its processes.
+    """
+    found: dict[Event, Event] = {}
+    for event in events:
+        what = event if event.kind == RESTART else replace(event, wall_s=None)
+        former = found.setdefault(what, event)
+        if (event.wall_s or 0.0) > (former.wall_s or 0.0):
+            found[what] = event
+    return list(found.values())
 
 
 def _without_repeats(events: list[Event]) -> tuple[Event, ...]:
@@ -455,8 +473,8 @@ def _goes_on(past: Finding, view: RunView) -> bool:
     ranks = past.ranks
     is_apart = 0 < len(ranks) < len(view.ranks)
     return any(
-        not (ranks and found.ranks) or not set(ranks).isdisjoint(found.ranks)
-        if found.id == past.id
+        found.is_of(past)
+        if (found.id, found.subject) == (past.id, past.subject)
         else bool(ranks) and ranks == found.ranks and (is_apart or found.phase == past.phase)
         for found in view.findings
     )

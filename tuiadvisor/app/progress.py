@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import one_line
 from tuiadvisor.stream.recording import CHUNK_BYTES, RecordingReader
+from tuiadvisor.text.printed import redraw, say_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ LOG_EVERY_S: Final = 10.0
 
 def to_stderr(path: str, note: str) -> None:
     """A note on a recording, beside what is printed of it."""
-    print(f"{one_line(path)}: {note}", file=sys.stderr, flush=True)
+    say_on_stderr(f"{one_line(path)}: {note}")
 
 
 class Rereading:
@@ -84,12 +85,11 @@ class ProgressLine:
         if now_s < self._next_s:
             return
         self._next_s = now_s + (TERMINAL_EVERY_S if self._is_terminal else LOG_EVERY_S)
-        begin, end = ("\r\x1b[2K", "") if self._is_terminal else ("", "\n")
-        print(f"{begin}{self._doing}: {share:.0%}", end=end, file=sys.stderr, flush=True)
+        (redraw if self._is_terminal else say_on_stderr)(f"{self._doing}: {share:.0%}")
         self._is_shown = True
 
     def end(self) -> None:
         """Leave the terminal as it was."""
         if self._is_shown and self._is_terminal:
             self._is_shown = False
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            redraw("")

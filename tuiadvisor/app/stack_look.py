@@ -33,7 +33,7 @@ class StackLook:
         number = time.time_ns() // 1_000_000
         self.request = StackRequest(number, subject, ranks, window_ms)
         self._deadline_s = time.monotonic() + window_ms / 1000 + PATIENCE_S
-        beside = f" and {'its peer, ' if len(ranks) == 2 else ''}{_named(ranks[1:])}" if ranks[1:] else ""
+        beside = f" and {'its peer ' if len(ranks) == 2 else ''}{_named(ranks[1:])}" if ranks[1:] else ""
         self.doing = f"looking where rank {rank}{beside} spend their time: {window_ms / 1000:.0f} s …"
         if not ranks[1:]:
             self.doing = f"looking where rank {rank} spends its time: {window_ms / 1000:.0f} s …"

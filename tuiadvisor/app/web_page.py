@@ -15,6 +15,7 @@ from aiohttp import web
 from textual_serve.server import Server
 
 from tuiadvisor import log
+from tuiadvisor.text.printed import say
 
 if TYPE_CHECKING:
     import socket
@@ -68,11 +69,10 @@ class Page(Server):
 
     async def on_startup(self, _app: web.Application) -> None:
         """Say where to look."""
-        print(f"open {self.address}", flush=True)
-        print(
+        say(f"open {self.address}")
+        say(
             f"from your own machine: ssh -L {self.port}:{self.host}:{self.port} HOST, then the same address. "
             "Ctrl-C ends it.",
-            flush=True,
         )
 
 

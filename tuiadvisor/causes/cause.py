@@ -39,6 +39,7 @@ class Measured:
     phase: str | None = None
     gain: Gain | None = None  # the only source of what a cure would bring
     details: Details = field(default_factory=dict)  # evidence beyond the named metrics
+    name: str = ""  # what tells it from others of its scope and its ranks, however they come and go
     at_best: bool = False  # what others could do once it is cured was not seen: its gain is an upper bound
 
 

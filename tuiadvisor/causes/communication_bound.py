@@ -121,9 +121,8 @@ def _is_held(cause: LateCause, step_s: float) -> bool:
 
 def _hidden_by_buckets(view: ExchangeView, transfer_s: float | None) -> Values:
     hidden = view.hideable_s >= WORTH * view.exposed_s
-    words = (
-        f"; order and size of buckets could hide {seconds(view.hideable_s) if hidden else 'nothing'} of it"
-    )
+    much = seconds(view.hideable_s) if hidden else "next to nothing" if view.hideable_s else "nothing"
+    words = f"; order and size of buckets could hide {much} of it"
     if view.best_cap_mib is not None and view.saved_s >= WORTH * view.exposed_s:
         words += f", bucket_cap_mb={view.best_cap_mib} about {seconds(view.saved_s)}"
     return {

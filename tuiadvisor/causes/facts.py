@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import DeviceView
 
 MINUTE_S: Final = 60.0  # seconds
+HALF: Final = 0.5  # of the growth of a host's memory: who has most of it fills it
 CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
 PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
 CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
@@ -103,18 +104,33 @@ class Filling:
     device: str  # "GPU 3", or empty for the host's own memory
     creep: Creep
     rank: int | None  # whose process grows, where it is one of the ranks'
+    ranks_part: float | None = None  # of a host's growth, in the ranks' processes together; None: not seen
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the training fills it: of a host's memory that grows it is not enough that it does."""
+        return bool(self.device) or self.rank is not None or (self.ranks_part or 0.0) >= HALF
 
     @property
     def words(self) -> str:
-        """Whose memory, how full, how fast, when."""
+        """Whose memory, how full, what grows, how fast, when."""
         where = f"{self.device} on {self.host}" if self.device else self.host
         pace = f"{100 * MINUTE_S * self.creep.per_s:.2g} % a minute"
         left = duration(self.creep.left_s)
         grows = "grows" if self.rank is None else f"the process of rank {self.rank} grows"
+        if self.rank is None and not self.device and self.is_ours:
+            grows = "the ranks' processes together grow"
+        elsewhere = "" if self.is_ours else f" {self._elsewhere}"
         return (
-            f"the memory of {where} is {100 * self.creep.share:.0f} % full and {grows} by {pace}: "
+            f"the memory of {where} is {100 * self.creep.share:.0f} % full and {grows} by {pace}{elsewhere}: "
             f"at that pace it is full in {left}"
         )
+
+    @property
+    def _elsewhere(self) -> str:
+        if self.ranks_part is None:
+            return "(of whom was not seen)"
+        return "outside the ranks' own processes (other processes, loader workers or files in /dev/shm)"
 
 
 def duration(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,6 +14,8 @@ from tuiadvisor.metrics.series.what_if import gain, of_events
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -32,7 +36,28 @@ CAUSE_WORDS: Final = {
 
 def measure(diagnosis: Diagnosis, _facts: Facts, job: Values) -> list[Measured]:
     """One subject a kind of pause; of irregular ones, one for the ranks that make them."""
-    return [_measured(diagnosis, job, pause) for pause in diagnosis.steadiness.pauses]
+    pauses = diagnosis.steadiness.pauses
+    return [
+        replace(_measured(diagnosis, job, pause), name=name)
+        for pause, name in zip(pauses, _names(pauses), strict=True)
+    ]
+
+
+def _names(pauses: Sequence[Pause]) -> list[str]:
+    """A name each, by kind; of one kind and the same ranks the more frequent come first, whatever they cost now."""
+    names = ["garbage collection" if pause.is_collecting else pause.kind for pause in pauses]
+    alike = [(name, pause.rows) for name, pause in zip(names, pauses, strict=True)]
+    for number, pause in enumerate(pauses):
+        before = sum(
+            alike[number] == alike[other] and (_distance(each), other) < (_distance(pause), number)
+            for other, each in enumerate(pauses)
+        )
+        names[number] += f" {before + 1}" if before else ""
+    return names
+
+
+def _distance(pause: Pause) -> float:
+    return math.inf if pause.period_steps is None else pause.period_steps
 
 
 def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:

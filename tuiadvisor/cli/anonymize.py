@@ -9,6 +9,7 @@ from tuiadvisor.cli.foreign import as_recordings
 from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
+from tuiadvisor.text.printed import say
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     refuse_existing(options.output)
     with as_recordings([options.file]) as read:
         num_bytes = write_recording(options.output, anonymize(Rereading(read[options.file])))
-    print(
+    say(
         f"{options.output}, {num_bytes:,} bytes: no host, path, user, command line or process id of the original; "
         "times, sizes, versions and device models are kept"
     )

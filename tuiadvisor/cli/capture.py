@@ -24,7 +24,7 @@ from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.cli.roof import summary_with_roof
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.importers.kinetoreport import kineto_document
-from tuiadvisor.text.printed import one_row, say
+from tuiadvisor.text.printed import redraw, say
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -138,12 +138,12 @@ class _Progress:
 
     def show(self, text: str) -> None:
         if self._is_terminal and text != self._shown:
-            print(f"\r\x1b[2K{one_row(f'capturing: {text}')}", end="", file=sys.stderr, flush=True)
+            redraw(f"capturing: {text}")
             self._shown = text
 
     def end(self) -> None:
         if self._shown:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            redraw("")
 
 
 def _document(folder: Path, num_steps: int, results: list[RankCapture], missing: list[int]) -> dict[str, Any]:

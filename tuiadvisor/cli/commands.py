@@ -15,6 +15,7 @@ from tuiadvisor import __version__, log
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.output import OutputError, give_up_output
 from tuiadvisor.errors import EndedError, FailureError, TuiadvisorError, one_line
+from tuiadvisor.text.printed import say_on_stderr, unbroken
 from tuiadvisor.text.terminal import shows_screens
 
 logger: Final = log.Logger(__name__)
@@ -78,9 +79,7 @@ class OneLineParser(argparse.ArgumentParser):
         if left:
             command = getattr(found, "command", "")
             prog = f"{self.prog} {command}" if command and " " not in self.prog else self.prog
-            self.exit(
-                2, f"{prog}: unrecognized arguments: {' '.join(left)}; {prog} --help shows what there is\n"
-            )
+            self._refuse(prog, f"unrecognized arguments: {' '.join(left)}")
         return found
 
     def error(self, message: str) -> NoReturn:
@@ -92,7 +91,11 @@ class OneLineParser(argparse.ArgumentParser):
             near = difflib.get_close_matches(typed, COMMANDS, 1)
             kind = "file or command" if os.sep in typed or os.extsep in typed else "command"
             text = f"no {kind} {typed!r}" + (f"; did you mean {near[0]}?" if near else "")
-        self.exit(2, f"{self.prog}: {text}; {self.prog} --help shows what there is\n")
+        self._refuse(self.prog, text)
+
+    def _refuse(self, prog: str, why: str) -> NoReturn:
+        say_on_stderr(f"{prog}: {why}; {unbroken(f'{prog} --help')} shows what there is")
+        self.exit(2)
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -199,7 +202,7 @@ def run(arguments: list[str]) -> int:
         return 0  # `tuiadvisor diagnose … | head`: the reader has what it wanted
     except OutputError as error:
         give_up_output()
-        print(f"tuiadvisor: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        say_on_stderr(f"tuiadvisor: standard output cannot be written: {error.strerror}")
         return FailureError.exit_code
 
 
@@ -226,14 +229,14 @@ def _run(arguments: list[str]) -> int:
         # Only who opened an archive has loaded what opens them.
         archive = sys.modules.get("tuiadvisor.importers.archive")
         said = str(error) if archive is None else archive.by_their_names(str(error))
-        print(f"tuiadvisor {options.command}: {said}", file=sys.stderr)
+        say_on_stderr(f"tuiadvisor {options.command}: {said}")
         return error.exit_code
     except KeyboardInterrupt as stopped:
         return 143 if isinstance(stopped, EndedError) else 130
     finally:
         log.stop()
         if chosen:
-            print(f"the log is in {one_line(chosen)}", file=sys.stderr)
+            say_on_stderr(f"the log is in {one_line(chosen)}")
 
 
 def _logged(options: argparse.Namespace, *, has_screens: bool) -> int:

@@ -17,6 +17,7 @@ from tuiadvisor.app.live_session import Session
 from tuiadvisor.cli.watching import say_goodbye, show, watch_once
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.ownpython import own_environment, python_command
+from tuiadvisor.text.printed import say, say_on_stderr
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
@@ -116,14 +117,12 @@ def run(options: argparse.Namespace) -> int:
     arguments, what = SCENARIOS[options.scenario]
     script = training_script("pipeline.py" if options.scenario.startswith("pipeline") else "train.py")
     headless = options.headless or not shows_screens()
-    say = sys.stdout if headless else sys.stderr
-    print(
-        f"starting a training of {options.ranks} ranks ({options.scenario}: {what}) ...", file=say, flush=True
-    )
+    stream = sys.stdout if headless else sys.stderr
+    say(f"starting a training of {options.ranks} ranks ({options.scenario}: {what}) ...", stream=stream)
     training = start_training(options.ranks, script, arguments)
     try:
         wait_for_ranks(training, options.ranks)
-        print("attaching to it while it runs ...", file=say, flush=True)
+        say("attaching to it while it runs ...", stream=stream)
         with Session(
             [training.pid], None, script.name, f"demo/{script.name} " + " ".join(arguments)
         ) as session:
@@ -138,11 +137,11 @@ def run(options: argparse.Namespace) -> int:
             finally:
                 feed.stop()
         say_goodbye(feed.latest(), None)
-        print(NEXT)
+        say(NEXT)
     finally:
         # Whoever read what we print may be gone (`| head`): the training must not outlive us for that.
         with contextlib.suppress(OSError):
-            print("ending the demo's training ...", file=sys.stderr, flush=True)
+            say_on_stderr("ending the demo's training ...")
         end_training(training)
     return 0
 

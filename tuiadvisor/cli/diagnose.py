@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,8 @@ from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.report.document import document, job_document
 from tuiadvisor.session.against_intent import with_intent
 from tuiadvisor.session.economy import economy, economy_lines
-from tuiadvisor.text.printed import say
-from tuiadvisor.tui.pages.job import job_lines
+from tuiadvisor.text.printed import say, say_on_stderr
+from tuiadvisor.tui.pages.job import plain_job
 from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _say_import(name: str, error: WithoutStepsError) -> int:
     """The same as `tuiadvisor open`."""
-    print(f"{one_line(name)}: {one_line(error.why)}; what it says:", file=sys.stderr)
+    say_on_stderr(f"{one_line(name)}: {one_line(error.why)}; what it says:")
     code: int = importlib.import_module("tuiadvisor.cli.commands").run(
         ["open", "--once", f"./{name}" if name.startswith("-") else name]
     )
@@ -68,7 +67,7 @@ def _view(path: str, read: dict[str, str], options: argparse.Namespace) -> RunVi
     name = one_line(path)
 
     def note_it(note: str) -> None:
-        print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
+        say_on_stderr(f"tuiadvisor diagnose: {name}: {note}")
 
     if options.steps is None:
         return whole_view(read[path], work_of(options), note_it)
@@ -86,7 +85,7 @@ def _run_job(options: argparse.Namespace, read: dict[str, str]) -> int:
     if options.json:
         print_document(job_document(found))
     else:
-        print("\n".join(job_lines(found)))
+        print(plain_job(found), end="")
     return 0
 
 

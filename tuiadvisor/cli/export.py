@@ -11,6 +11,7 @@ from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.parquet import export_parquet
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.printed import say
 
 if TYPE_CHECKING:
     import argparse
@@ -39,10 +40,10 @@ def _export(options: argparse.Namespace, reading: Rereading) -> int:
     if options.format == "parquet":
         rows = export_parquet(reading, path)
         said = ", ".join(text_of.count(number, name.removesuffix("s")) for name, number in rows.items())
-        print(f"{path}: {said}; see {path / 'SCHEMA.md'}")
+        say(f"{path}: {said}; see {path / 'SCHEMA.md'}")
     else:
         written = export_chrome_trace(reading, path)
-        print(
+        say(
             f"{path}: {text_of.count(written.num_steps, 'rank-step')}, {text_of.count(written.num_events, 'event')}; "
             "open it at ui.perfetto.dev"
         )

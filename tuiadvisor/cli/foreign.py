@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.printed import say_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -136,7 +136,7 @@ def as_recordings(names: Sequence[str]) -> Iterator[dict[str, str]]:
             path, found = located(name)
             if found is not None:
                 path = _recorded(name, found, Path(folder, str(number)))
-                print(f"{one_line(name)}: {_words(found)}; read as a recording", file=sys.stderr)
+                say_on_stderr(f"{one_line(name)}: {_words(found)}; read as a recording")
             read[name] = path
         yield read
 

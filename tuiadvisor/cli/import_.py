@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from tuiadvisor.importers.files import listed, opened
 from tuiadvisor.importers.imported import NoStepsError, NotOneRunError
 from tuiadvisor.importers.kinds import KINDS, Kind
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.printed import say_on_stderr, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
         document = {**document, **judged(document, run, "")}
     print_import(options, document, summary_of(kind), "" if options.json else verdict_of(run))
     path = Path(options.output)
-    print(f"{path}: {size_of(run)}; tuiadvisor replay {shell_word(str(path))}", file=sys.stderr)
+    say_on_stderr(f"{path}: {size_of(run)}; {unbroken(f'tuiadvisor replay {shell_word(str(path))}')}")
     return 0
 
 
@@ -208,7 +208,7 @@ def _put_beside(options: argparse.Namespace, kind: Kind) -> int:
     module = importlib.import_module("tuiadvisor.cli.trace_beside")
     document, added = module.write_beside(Path(options.beside), Path(options.path), options.output, Told())
     print_import(options, document, summary_of(kind))
-    print(module.sentence(added, options.output), file=sys.stderr)
+    say_on_stderr(module.sentence(added, options.output))
     return 0
 
 
@@ -253,8 +253,7 @@ class Told:
         if now - self._last >= TOLD_EVERY_S:
             self._last = now
             share = "" if reading.share is None else f", {reading.share:.0%}"
-            print(
+            say_on_stderr(
                 f"reading {one_line(reading.name)}, {reading.number} of {reading.total}{share}, "
-                f"{now - self._begin:.0f} s",
-                file=sys.stderr,
+                f"{now - self._begin:.0f} s"
             )

@@ -15,6 +15,7 @@ from tuiadvisor.importers.serving.fetch import Fetched, checked_address, fetch, 
 from tuiadvisor.importers.serving.page import MAX_BYTES, read_page
 from tuiadvisor.importers.serving.reading import serving_document, serving_view
 from tuiadvisor.report.serving import html_serving, markdown_serving
+from tuiadvisor.text.printed import redraw, say_on_stderr
 from tuiadvisor.text.serving import summary
 from tuiadvisor.views.serving import OBJECTIVES
 
@@ -95,13 +96,13 @@ def _wait(every_s: float) -> None:
     """Until the second page is due; says how long that is."""
     until_s = time.monotonic() + every_s
     if not sys.stderr.isatty():
-        print(f"the second page in {every_s:.0f} s", file=sys.stderr, flush=True)
+        say_on_stderr(f"the second page in {every_s:.0f} s")
         time.sleep(every_s)
         return
     while (left_s := until_s - time.monotonic()) > 0:
-        print(f"\rthe second page in {left_s:.0f} s \x1b[K", end="", file=sys.stderr, flush=True)
+        redraw(f"the second page in {left_s:.0f} s")
         time.sleep(min(left_s, 1.0))
-    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    redraw("")
 
 
 def _write(path: str, view: ServingView) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import orjson
 
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
+from tuiadvisor.text.printed import say_on_stderr, unbroken
 
 if TYPE_CHECKING:
     import argparse
@@ -106,5 +106,5 @@ def show_ceiling(
     code = show(options, read_once, summary)
     if options.save:
         save_ceiling(kept[0])
-        print(f"kept in {FILE_NAME}: tuiadvisor advise RUN --why link|storage", file=sys.stderr)
+        say_on_stderr(f"kept in {FILE_NAME}: {unbroken('tuiadvisor advise RUN --why link|storage')}")
     return code

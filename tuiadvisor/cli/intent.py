@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.session.intent import FILE_NAME, MEANINGS, changed, parse_settings, read_intent, write_intent
+from tuiadvisor.text.printed import say_on_stderr
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     intent = changed(read_intent(options.file), parse_settings(options.settings))
     if options.settings:
         write_intent(options.file, intent)
-        print(f"written to {options.file}", file=sys.stderr)
+        say_on_stderr(f"written to {options.file}")
     stated = asdict(intent)
     if options.json:
         print_document({"schema": 1, "intent": stated})

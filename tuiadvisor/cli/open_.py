@@ -19,6 +19,7 @@ from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.importers.kinds import KINDS
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.printed import say_on_stderr
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         words = command(found, options, is_folder=path.is_dir())
     said = f"{one_line(options.path)}: {_taken_for(found, path)}; as: tuiadvisor {' '.join(words[:-1])}"
-    print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
+    say_on_stderr(f"{said} {shell_word(words[-1])}")
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
     return code
@@ -131,7 +132,7 @@ def shown(found: Sniffed, named: str, options: argparse.Namespace | None = None)
         try:
             replay.show(words, None, prepare, ("reading", one_line(named)))
         except NoStepsError as error:
-            print(f"{one_line(str(error))}; its summary:", file=sys.stderr)
+            say_on_stderr(f"{one_line(str(error))}; its summary:")
             code: int = imports.say_document(kind, found.path, error.document)
             return code
     return 0

@@ -23,7 +23,7 @@ from tuiadvisor.cli.options.target import open_session
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.shellword import shell_word
-from tuiadvisor.text.printed import one_row, say
+from tuiadvisor.text.printed import redraw, say
 from tuiadvisor.text.wording import past_facts
 from tuiadvisor.views.run_view import RUN_FINISHED
 
@@ -167,11 +167,11 @@ def _follow(
             break
         line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {recorded_ranks(view)}"
         if sys.stderr.isatty() and line != shown:
-            print(f"\r\x1b[2K{one_row(line)}", end="", file=sys.stderr, flush=True)
+            redraw(line)
             shown = line
         time.sleep(0.2)
     if shown:
-        print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+        redraw("")
     if session.hub.poll() is not None:
         raise FailureError(session.why_hub_ended())
     return session.agent_ended()

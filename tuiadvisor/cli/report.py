@@ -16,6 +16,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.kinetoreport import kineto_document
 from tuiadvisor.importers.tracework import roofline_of
 from tuiadvisor.report.page import Dossier
+from tuiadvisor.text.printed import say
 
 if TYPE_CHECKING:
     import argparse
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         efficiency = kineto_document(Path(options.traces), work.measured)["efficiency"]
         dossiers[-1] = replace(dossiers[-1], roofline=roofline_of(efficiency))
     write_report(options.output, dossiers, comparison, sizes_of(found))
-    print(f"written to {options.output}")
+    say(f"written to {options.output}")
     return 0
 
 

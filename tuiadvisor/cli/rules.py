@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.text.printed import say_on_stderr
 from tuiadvisor_rules.condition import one_line
 from tuiadvisor_rules.evaluate import check, general_title, show
 from tuiadvisor_rules.loader import load_catalog
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "check":
             problems = check(options.directory)
             for problem in problems:
-                print(problem, file=sys.stderr)
+                say_on_stderr(problem)
             print(
                 f"{len(problems)} problem{'s' * (len(problems) > 1)}"
                 if problems

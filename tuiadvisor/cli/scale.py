@@ -33,6 +33,7 @@ from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.recordedsizes import parts_of, table_of
+from tuiadvisor.text.printed import say_on_stderr
 from tuiadvisor.tui.contract.desk import Scale
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError("--global-batch and --layout say at what to predict: add --predict N,N")
     aim, note = over_stated(_aim(options), table)
     if note:
-        print(f"tuiadvisor scale: {note}", file=sys.stderr)
+        say_on_stderr(f"tuiadvisor scale: {note}")
     reports = pick(analyse(table, targets, aim), options.label)
     if options.json:
         print_document(document(table, reports, aim))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
@@ -13,6 +13,7 @@ from tuiadvisor.app.stack_look import WINDOW_MS
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.stream.probe_request import StackRequest
+from tuiadvisor.text.printed_page import page_text, page_width
 from tuiadvisor.tui.pages.stack_card import card_lines
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.agent.discovery import RankProcess
     from tuiadvisor.views.stack_card import StackCard
-
-WIDTH: Final = 80
 
 
 def print_lines(processes: Sequence[RankProcess], ranks: Collection[int] | None, *, as_json: bool) -> int:
@@ -32,7 +31,7 @@ def print_lines(processes: Sequence[RankProcess], ranks: Collection[int] | None,
     if as_json:
         print_document({"schema": 1, "card": asdict(card)})
     else:
-        print("\n".join(row.text.rstrip() for row in card_lines(card, WIDTH)[:-1]))
+        print(page_text(card_lines(card, page_width())[:-1]), end="")
     return 0
 
 

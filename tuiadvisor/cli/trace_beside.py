@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 from tuiadvisor.importers.traced import traced_job
 from tuiadvisor.shellword import shell_word
 from tuiadvisor.text.format import ranks as named_ranks
+from tuiadvisor.text.printed import say_on_stderr
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def open_beside(recording: Path, trace: Path, options: argparse.Namespace, progr
         path = str(Path(folder, name))
         if options.json or options.once or not shows_screens():
             _, added = write_beside(recording, trace, path, progress)
-            print(sentence(added, str(recording)).partition(";")[0], file=sys.stderr)
+            say_on_stderr(sentence(added, str(recording)).partition(";")[0])
             commands = importlib.import_module("tuiadvisor.cli.commands")
             words = ["diagnose", "--json", path] if options.json else ["replay", "--once", path]
             code: int = commands.run(words)

@@ -10,6 +10,7 @@ from tuiadvisor.cli.options.recording import add_recording
 from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 from tuiadvisor.exporters.trim import Trimmed, trim
+from tuiadvisor.text.printed import say
 
 if TYPE_CHECKING:
     import argparse
@@ -31,5 +32,5 @@ def run(options: argparse.Namespace) -> int:
     with as_recordings([options.file]) as read:
         frames = trim(Rereading(read[options.file]), options.steps, told)
         num_bytes = write_recording(options.output, frames)
-    print(f"{told.num_rank_steps:,} rank-steps in {options.output}, {num_bytes:,} bytes")
+    say(f"{told.num_rank_steps:,} rank-steps in {options.output}, {num_bytes:,} bytes")
     return 0

@@ -18,6 +18,7 @@ from tuiadvisor.cli.options.outlets import add_outlets
 from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target, add_visit
 from tuiadvisor.errors import SeveralTrainingsError
+from tuiadvisor.text.printed import say_on_stderr
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _watch_one(options: argparse.Namespace, *, leads_home: bool) -> tuple[bool, 
             # A few seconds at worst. Probes that another recorder uses stay in them.
             print("letting go of the ranks ...", end=" ", file=sys.stderr, flush=True)
     if is_ours:
-        print("done", file=sys.stderr)
+        say_on_stderr("done")
     for feed, _ in shown:
         _watching().take_leave(feed, options.output)
     return goes_back, shown[0][1].chosen if shown else ()

@@ -32,6 +32,7 @@ from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
 from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
+from tuiadvisor.metrics.pauses.first_evaluation import with_first_evaluation
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
 from tuiadvisor.metrics.pauses.stopped_process import share_of_stops, with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
@@ -215,6 +216,7 @@ def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) 
 
 
 def _diagnose(table: StepTable, *, from_beginning: bool, asked: _Asked) -> Diagnosis:
+    table = with_first_evaluation(table)
     barrier = find_barrier(table, asked.alive_R, is_unordered=asked.is_unordered)
     steadiness = find_steady(table, barrier, from_beginning=from_beginning)
     if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):

@@ -2,7 +2,7 @@
 
 In: RunViews as they come, and the time.  Out: Notices. A finding is told once it has stood for SETTLE_S, milder once it
 has been so for GONE_S, and closed once it has been gone for GONE_S: what flickers is no news. Remarks (severity info)
-are none either.
+are none either. With more ranks it is told anew, with fewer it goes on; neither closes it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.views.event import GONE_S, SETTLE_S
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.run_view import Finding, RunView
+    from collections.abc import Collection
+
+    from tuiadvisor.views.run_view import Finding, FindingKey, RunView
 
 SCHEMA: Final = 1
 
-Key = tuple[str, tuple[int, ...]]
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -80,14 +81,19 @@ class Notices:
     def __init__(self, labels: Labels = ()) -> None:
         """labels: of the user's own, in each notice."""
         self._labels = labels
-        self._known: dict[Key, _Told] = {}
+        self._known: dict[FindingKey, _Told] = {}
 
     def look(self, view: RunView, now_s: float) -> list[Notice]:
         """What is news at this moment."""
         told: list[Notice] = []
-        present = {(found.id, found.ranks): found for found in view.findings if found.severity != "info"}
+        present = {found.key: found for found in view.findings if found.severity != "info"}
         for key, found in present.items():
-            entry = self._known.get(key)
+            entry = self._known.get(key) or self._of_more_ranks(found, present)
+            if entry is not None and key not in self._known:
+                if now_s - entry.last_s < GONE_S:
+                    continue  # the others may come back
+                del self._known[entry.finding.key]
+                self._known[key] = entry
             if entry is None or entry.finding.severity != found.severity:
                 was = entry.severity if entry else None
                 entry = self._known[key] = _Told(found, was, now_s, now_s)
@@ -105,6 +111,21 @@ class Notices:
             if key in present or now_s - entry.last_s < GONE_S:
                 continue
             del self._known[key]
-            if entry.severity is not None:
+            if entry.severity is not None and not any(
+                found.is_of(entry.finding) for found in present.values()
+            ):
                 told.append(Notice("closed", entry.finding, entry.severity, view, self._labels))
         return told
+
+    def _of_more_ranks(self, found: Finding, present: Collection[FindingKey]) -> _Told | None:
+        """What was known of the same trouble when it had these ranks and others."""
+        return next(
+            (
+                entry
+                for key, entry in self._known.items()
+                if key not in present
+                and entry.finding.is_of(found)
+                and {*found.ranks} < {*entry.finding.ranks}
+            ),
+            None,
+        )

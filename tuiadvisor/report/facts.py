@@ -128,17 +128,14 @@ def rank_rows(ranks: Sequence[RankRow]) -> list[tuple[str, ...]]:
 
 
 def overlap_facts(view: RunView) -> list[tuple[str, str]]:
-    """Communication: whole, hidden, exposed and why."""
+    """Communication: exposed and why, hidden."""
     overlap = view.overlap
-    seen = text_of.share(overlap.sampled_share)
     return [
         ("exposed communication a step", text_of.seconds(overlap.comm_exposed_s)),
         ("exposed: waiting for the last rank", text_of.seconds(overlap.skew_s)),
         ("exposed: moving data", text_of.seconds(overlap.transfer_s)),
-        ("steps seen in detail", seen),
-        ("in those: communication a step", text_of.seconds(overlap.comm_total_s)),
-        ("in those: exposed", text_of.seconds(overlap.exposed_sampled_s)),
-        ("in those: hidden behind compute", text_of.share(overlap.overlap)),
+        ("hidden behind compute, of all communication", text_of.share(overlap.overlap)),
+        ("steps in which that was seen", text_of.share(overlap.sampled_share)),
     ]
 
 

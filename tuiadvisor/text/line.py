@@ -54,6 +54,17 @@ class Cell:
     align: Align = "left"
 
 
+class Unbroken(int):
+    """Cells of the rules and tables of a page whose sentences have a row each, however long: of one for a file.
+
+    Given on as any width: where a sentence or a row is to be broken or cut at it, it stays whole.
+    """
+
+    def __sub__(self, other: int) -> Unbroken:
+        """Beside a margin, too."""
+        return Unbroken(int(self) - other)
+
+
 BLANK = Line()
 _TO_THE_END: Final = 1 << 16  # cells: further than any row
 
@@ -160,7 +171,7 @@ def fit_middle(text: str, width: int) -> str:
 
 def crop(source: Line, width: int) -> Line:
     """Return the row cut to `width` cells, with an ellipsis where it was cut."""
-    if length(source) <= width:
+    if isinstance(width, Unbroken) or length(source) <= width:
         return source
     spans: list[Span] = []
     left = width
@@ -221,6 +232,8 @@ def rule(title: str, width: int, right: str = "", *shorter: str) -> Line:
 
 def wrap(text: str, width: int) -> list[str]:
     """Return the text broken at blanks into rows of at most `width` cells; long words are cut behind a sign."""
+    if isinstance(width, Unbroken):
+        return [whole] if (whole := " ".join(clean(text).split())) else []
     rows: list[str] = []
     current = ""
     joined = _UNIT_BLANK.sub("\u00a0", " ".join(clean(text).split()))

@@ -5,6 +5,8 @@ In: text, perhaps of many lines.  Out: the same text; on a terminal with more li
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import sys
@@ -32,14 +34,38 @@ def say(text: str, *, stream: TextIO | None = None) -> None:
     """Print it, as wide as the terminal is, where it goes to one."""
     out = sys.stdout if stream is None else stream
     if out.isatty():
-        text = fitted(text, shutil.get_terminal_size().columns)
+        text = fitted(text, columns_of(out))
     print(text.replace(_TIE, " "), file=out, flush=True)
+
+
+def say_on_stderr(text: str) -> None:
+    """Say it on standard error: what went wrong, what is being done, where something was written."""
+    say(text, stream=sys.stderr)
+
+
+def redraw(text: str) -> None:
+    """Put one row of a terminal on standard error in the place of the one before; "" takes it away."""
+    print(f"\r\x1b[2K{one_row(text)}", end="", file=sys.stderr, flush=True)
 
 
 def one_row(text: str) -> str:
     """Return what is redrawn in its place in one row of the terminal: of a second one the first would stay behind."""
-    most = shutil.get_terminal_size().columns - 1
+    most = columns_of(sys.stderr) - 1
     return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
+
+
+def columns_of(stream: TextIO, otherwise: int = 80) -> int:
+    """Return the cells in a row of the terminal that a stream goes to; COLUMNS wins, as everywhere.
+
+    otherwise: where neither tells.
+
+    The other stream may go to a file, of which `shutil` knows no width: `tuiadvisor diagnose x > file`.
+    """
+    if not os.environ.get("COLUMNS", ""):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it is closed, or has no descriptor
+            if (columns := os.get_terminal_size(stream.fileno()).columns) > 0:
+                return columns
+    return shutil.get_terminal_size((otherwise, 24)).columns
 
 
 def fitted(text: str, width: int) -> str:

@@ -56,7 +56,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When the steps that are held ended, by the wall clock of one rank's host."""
+    """When the last rank ended each of the steps that are held, by the hosts' wall clocks."""
 
     steps: tuple[int, ...]  # ascending
     wall_s: tuple[float, ...]

@@ -95,9 +95,7 @@ class Window:
     enough: bool  # enough steady steps for a verdict
     num_missing_steps: int  # "not enough yet: N more steps"
     why_undecided: str = ""  # why steps enough do not decide: what was not seen of them
-    change: str = (
-        ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms longer a step"
-    )
+    change: str = ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms more a step"
 
     missing_s: float | None = None  # what those steps take, by the ones that were seen
     why_no_step: str = (
@@ -280,6 +278,9 @@ class Action:
     last_resort: bool = False  # where no other action fits: it takes nothing off the step
 
 
+FindingKey = tuple[str, str, tuple[int, ...]]  # rule, subject, ranks
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A rule that fired, with the evidence that made it fire."""
@@ -299,6 +300,17 @@ class Finding:
     message: str  # one sentence with the numbers in it
     measure_next: tuple[str, ...]
     actions: tuple[Action, ...]
+    subject: str = ""  # what tells it from another finding of its rule and its ranks: "evaluation"
+
+    @property
+    def key(self) -> FindingKey:
+        """What tells it from every other finding of one moment."""
+        return self.id, self.subject, self.ranks
+
+    def is_of(self, other: Finding) -> bool:
+        """Whether both are one trouble, be it of more or fewer ranks."""
+        is_apart = bool(self.ranks and other.ranks) and set(self.ranks).isdisjoint(other.ranks)
+        return (self.id, self.subject) == (other.id, other.subject) and not is_apart
 
     @property
     def onset_seen(self) -> bool:

@@ -158,7 +158,8 @@ def _how(shift_s: float) -> str:
 def _change_words(step: int, shift_s: float, rank: int | None) -> str:
     if rank is None:
         return f"since step {step:,} a step is {_how(shift_s)}"
-    return f"since step {step:,} rank {rank} works {_how(shift_s)} a step"
+    how = "more" if shift_s > 0 else "less"
+    return f"since step {step:,} rank {rank} works {seconds(abs(shift_s))} {how} a step"
 
 
 def level_changes(diagnosis: Diagnosis | None) -> tuple[LevelChange, ...]:

@@ -20,16 +20,23 @@ if TYPE_CHECKING:
 
 
 def step_times(table: StepTable | None, wall_shift: Callable[[str], int | None]) -> StepTimes | None:
-    """By the rank with the most steps. wall_shift: nanoseconds from a host's clock to its wall clock, if known."""
+    """A step ends when the last of its ranks ends it: who writes a checkpoint does so seconds after its peers.
+
+    By one rank's clock alone all times moved whenever another rank had a step more.
+    wall_shift: nanoseconds from a host's clock to its wall clock, if known.
+    """
     if table is None or not table.num_steps or not table.num_ranks:
         return None
-    row = int(table.present_RK.sum(axis=1).argmax())
-    shift = wall_shift(table.hosts[row])
-    if shift is None:
+    shifts = [wall_shift(host) for host in table.hosts]
+    rows = [row for row, shift in enumerate(shifts) if shift is not None]
+    if not rows:
         return None
-    end_s = table.end_s_RK[row]
+    origins_ns = [int(table.origin_ns_R[row]) + (shifts[row] or 0) for row in rows]
+    first_ns = min(origins_ns)  # so that nanoseconds are not lost in seconds since 1970
+    after_first_s = np.array([(origin_ns - first_ns) * 1e-9 for origin_ns in origins_ns])
+    end_s = np.fmax.reduce(table.end_s_RK[rows] + after_first_s[:, None], axis=0)
     known = np.flatnonzero(np.isfinite(end_s))
-    wall_s = end_s[known] + (int(table.origin_ns_R[row]) + shift) * 1e-9
+    wall_s = end_s[known] + first_ns * 1e-9
     return StepTimes(tuple(table.steps_of(known).tolist()), tuple(wall_s.tolist()))
 
 

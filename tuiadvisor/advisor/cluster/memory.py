@@ -44,6 +44,14 @@ class Series:
             self._times, self._values = self._times[::2], self._values[::2]
             self._gap_ns = (self._times[-1] - self._times[0]) // (len(self._times) - 1) * 9 // 10
 
+    def grown_by(self, span_s: float) -> float:
+        """By how much it is more than it was so many seconds ago."""
+        since_ns = self._times[-1] - span_s * 1e9
+        before = next(
+            value for at_ns, value in zip(self._times, self._values, strict=True) if at_ns >= since_ns
+        )
+        return self._values[-1] - before
+
     def creep(self) -> Creep | None:
         """Steady growth, if there is any."""
         # Most memory does not grow: a microsecond instead of a fit of 200, for each of thousands of ranks.
@@ -60,6 +68,9 @@ class MemoryUse:
         self._shares: dict[tuple[str, str], Series] = {}
         self._ranks: dict[tuple[str, int], Series] = {}
         self._used: dict[str, float | None] = {}
+        self._together: dict[
+            tuple[str, str], Series
+        ] = {}  # of all ranks of a host; what each adds may be little
 
     def take(self, host: str, payload: Payload) -> None:
         """Fold one sample of a host; what is no number says nothing."""
@@ -77,11 +88,15 @@ class MemoryUse:
         total = number(payload, "memory_total_bytes")
         if not total:
             return
+        told = []
         for entry in objects(payload, "ranks"):
             rank, rss = integer(entry, "rank"), number(entry, "rss_bytes")
             if rank is not None and rss is not None and rss <= total:
+                told.append(rss / total)
                 self._add(self._ranks, (host, rank), now_ns, rss / total)
                 self._used[host] = share if share is not None and share <= 1 else self._used.get(host)
+        if told:
+            self._add(self._together, (host, ""), now_ns, sum(told))
 
     @staticmethod
     def _add(found: dict[_Key, Series], key: _Key, now_ns: int, value: float) -> None:
@@ -97,8 +112,22 @@ class MemoryUse:
         ]
         hosts = {entry.host for entry in found}
         found += [
-            Filling(host, device, creep, None)
+            Filling(host, device, creep, None, None if device else self._ranks_part(host, creep))
             for (host, device), series in self._shares.items()
             if (device or host not in hosts) and (creep := series.creep()) is not None
         ]
-        return min(found, key=lambda entry: (entry.creep.left_s, entry.host, entry.device), default=None)
+        # What the training fills is its own to mend: it goes before what others do.
+        return min(
+            found,
+            key=lambda entry: (not entry.is_ours, entry.creep.left_s, entry.host, entry.device),
+            default=None,
+        )
+
+    def _ranks_part(self, host: str, creep: Creep) -> float | None:
+        """Of the growth of a host's memory, that in its ranks' processes; None where these were not told."""
+        together = self._together.get((host, ""))
+        return (
+            None
+            if together is None
+            else max(together.grown_by(creep.span_s), 0.0) / (creep.per_s * creep.span_s)
+        )

@@ -195,10 +195,11 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
     begin = f"{first} leaves {seconds(view.buckets[0].ready_s)} into {seconds(view.backward_s)} of backward"
     rate = f"{view.num_bytes / 1e6:.3g} MB takes {seconds(view.transfer_s)} at {view.rate_bytes_s / 1e9:.3g} GB/s"
     some = f"{seconds(view.hideable_s)} at most" if view.hideable_s else "nothing"
-    most = f"Of {seconds(view.exposed_s)} exposed, order and size of buckets could hide {some}"
+    # Their transfer beyond backward: exposed, but without waiting for the last rank, and not that of all steps.
+    most = f"transfer outlasts backward by {seconds(view.exposed_s)}; order and size of buckets could hide {some}"
     return (
         f"{begin}; moving all {rate}{much}.",
-        f"{most} ({view.num_steps} steps seen in detail).",
+        f"In {view.num_steps} steps seen in detail {most}.",
         _lever_words(view),
     )
 

@@ -226,6 +226,7 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
             )
             for entry in outcome.rule.actions
         ),
+        subject=subject.name,
     )
     at_best = subject.at_best or (cause is not None and cause.at_best)
     if cause is not None and cause.is_at_best is not None:

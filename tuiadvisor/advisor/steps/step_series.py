@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.pauses.first_evaluation import with_first_evaluation
 from tuiadvisor.metrics.pauses.steady_steps import find_steady
 from tuiadvisor.metrics.steps.barrier import find_barrier
 from tuiadvisor.metrics.steps.step_table import COMM
@@ -108,6 +109,7 @@ class SeriesCollector:
 
 def _series(table: StepTable, *, from_beginning: bool, skip: int) -> StepSeries:
     going_on_R = np.asarray(table.present_RK[:, -64:].any(axis=1))
+    table = with_first_evaluation(table)
     barrier = find_barrier(table, going_on_R)
     steadiness = find_steady(table, barrier, from_beginning=from_beginning)
     partial_K = table.flagged_RK(StepFlag.FIRST).any(axis=0)

@@ -6,12 +6,12 @@ import contextlib
 import importlib
 import os
 import re
-import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.text.printed import say_on_stderr
 
 if TYPE_CHECKING:
     import argparse
@@ -79,10 +79,10 @@ def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
     module = importlib.import_module("tuiadvisor.outlets.outlets")
     with module.Outlets(_wishes(options, options.metrics_file)) as outlets:
         if outlets.url:
-            print(f"metrics: {outlets.url}", file=sys.stderr)
+            say_on_stderr(f"metrics: {outlets.url}")
         yield outlets
     for line in outlets.said:
-        print(line, file=sys.stderr)
+        say_on_stderr(line)
 
 
 def words_of(options: argparse.Namespace, jobs: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ In: states of the run.  Out: rows below the header, an Alert to notify with. A s
 lasts, a critical finding for half a minute after it opened; that a rank died, without having been asked to end, the
 header and the verdict say. Each is told once; a stall that closes and opens again within a minute is told anew only
 when it outlasts that minute, and a finding that was told is no news until it was gone for as long, as a warning too;
+a rank that a finding had already is none either, whatever ranks come and go beside it;
 what is still open is told again where that is preferred, but for the dead. In quiet hours nothing rings but, as
 preferred, a job that stands or dies; what they hid and is still open rings when they end. Of recordings and of the
 past nothing is told: nobody needs to be called for these.
@@ -70,7 +71,7 @@ class Alerts:
             for key in sorted(self._open)
             if key not in (former or ()) and _is_news(key, former) and not self._has_stayed(key, now)
         ]
-        self._found_s |= dict.fromkeys(map(_key, view.findings), now)
+        self._found_s |= dict.fromkeys((key for finding in view.findings for key in _keys(finding)), now)
         self._opened_s |= dict.fromkeys(news, now)
         self._owed |= set(news)
         self._owed |= {key for key in self._open if self._is_again(key, now)}
@@ -121,7 +122,8 @@ class Alerts:
         fresh = (
             finding
             for finding in view.findings
-            if finding.severity == "critical" and now - self._opened_s.get(_key(finding), -SHOWN_S) < SHOWN_S
+            if finding.severity == "critical"
+            and any(now - self._opened_s.get(key, -SHOWN_S) < SHOWN_S for key in _keys(finding))
         )
         finding = next(fresh, None)
         if finding is None or (has_verdict and finding.id == view.verdict.finding):
@@ -143,8 +145,10 @@ def stall_words(view: RunView) -> str:
     return view.stall.words if view.stall is not None else ""
 
 
-def _key(finding: Finding) -> str:
-    return f"{finding.id} {finding.ranks}"
+def _keys(finding: Finding) -> list[str]:
+    """One for each of its ranks: that a rank joins is news of that rank, that one leaves is none."""
+    what = f"{finding.id} {finding.subject}"
+    return [f"{what} {rank}" for rank in finding.ranks] or [what]
 
 
 def _open_in(view: RunView) -> frozenset[str]:
@@ -154,7 +158,9 @@ def _open_in(view: RunView) -> frozenset[str]:
         return lost
     if view.stall is not None:
         return lost | {STALL}  # what else there is can wait
-    return lost | {_key(finding) for finding in view.findings if finding.severity == "critical"}
+    return lost | {
+        key for finding in view.findings if finding.severity == "critical" for key in _keys(finding)
+    }
 
 
 def _is_news(key: str, former: frozenset[str] | None) -> bool:
@@ -172,7 +178,7 @@ def _alert(view: RunView, key: str) -> Alert:
     died = deaths_of(view)
     if key == DEATH and died is not None:
         return Alert(f"{label}: rank {died.rank} {died.words}", (died.rank,))
-    found = next((each for each in view.findings if _key(each) == key), None)
+    found = next((each for each in view.findings if key in _keys(each)), None)
     return Alert(label) if found is None else Alert(f"{label}: {found.message}", found.ranks)
 
 

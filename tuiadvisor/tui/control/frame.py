@@ -260,7 +260,7 @@ def _answer(text: str, width: int, max_rows: int) -> list[Line]:
     """What came of a command, in a few rows; the log keeps the whole of it."""
     rows = wrap(text, width)
     if len(rows) > max_rows:
-        rows = [*rows[: max_rows - 1], fit(rows[max_rows - 1], width - len(IN_LOG)).rstrip() + IN_LOG]
+        rows = [*rows[: max_rows - 1], wrap(rows[max_rows - 1], width - len(IN_LOG))[0] + IN_LOG]
     return [line((f" {row}", "accent")) for row in rows]
 
 

@@ -5,14 +5,12 @@ In: Comparison.  Out: lines, or a str of at most 80 columns; imports no Textual.
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, spread, to_ascii, wrap
-from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, spread, wrap
+from tuiadvisor.text.printed_page import page_text, page_width
 from tuiadvisor.tui.contract.desk import Compare, ListRuns, MarkBefore
 from tuiadvisor.tui.contract.page import Command, Page, only_on
 from tuiadvisor.tui.draw import bars
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_list import RunEntry
     from tuiadvisor.views.run_view import RunView
 
-WIDTH = 80
 GAP = 2
 MARGIN = 1
 WIDE = 116  # columns from which two blocks stand side by side
@@ -60,22 +57,22 @@ OUTCOME_BADGES = {
 }
 
 
-def plain_comparison(comparison: Comparison, *, plain_ascii: bool | None = None) -> str:
-    """The whole comparison, each line ended by a newline; plain_ascii None asks stdout and the locale."""
-    if plain_ascii is None:
-        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
+def plain_comparison(
+    comparison: Comparison, *, plain_ascii: bool | None = None, width: int | None = None
+) -> str:
+    """The whole comparison, each line ended by a newline; None asks stdout (and the locale)."""
+    width = page_width() if width is None else width
     rows = [
-        *_sentence(comparison, WIDTH),
+        *_sentence(comparison, width),
         BLANK,
-        *_step_block(comparison, WIDTH),
-        *_distribution_block(comparison, WIDTH),
-        *_phase_block(comparison, WIDTH),
+        *_step_block(comparison, width),
+        *_distribution_block(comparison, width),
+        *_phase_block(comparison, width),
         BLANK,
-        *_bottleneck_block(comparison, WIDTH),
-        *_environment_block(comparison, WIDTH),
+        *_bottleneck_block(comparison, width),
+        *_environment_block(comparison, width),
     ]
-    text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
-    return to_ascii(text) if plain_ascii else text
+    return page_text([crop(row, width) for row in rows], plain_ascii=plain_ascii)
 
 
 def show_compare(place: Place) -> None:

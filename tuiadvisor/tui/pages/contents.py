@@ -5,14 +5,12 @@ In: Contents.  Out: str, at most 80 columns but for long names; imports no Textu
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, crop, line, rule, to_ascii
-from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.line import BLANK, Line, crop, line, rule
+from tuiadvisor.text.printed_page import page_text, page_width
 from tuiadvisor.text.wording import missing_ranks
 from tuiadvisor.tui.pages.details import bullet
 from tuiadvisor.tui.pages.sections import probe_work
@@ -20,29 +18,26 @@ from tuiadvisor.tui.pages.sections import probe_work
 if TYPE_CHECKING:
     from tuiadvisor.views.contents import Contents, HostContents
 
-WIDTH = 80
 MAX_HOSTS = 16
 
 
 def plain_contents(held: Contents, *, plain_ascii: bool | None = None) -> str:
     """The whole inventory, each line ended by a newline; plain_ascii None asks stdout and the locale."""
-    if plain_ascii is None:
-        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
+    width = page_width()
     rows: list[Line] = []
     for name, text in _facts(held):
-        rows += bullet(f"{name + ':':14}", text, WIDTH)
-    rows += [BLANK, rule("hosts", WIDTH, f"{len(held.hosts):,}")]
+        rows += bullet(f"{name + ':':14}", text, width)
+    rows += [BLANK, rule("hosts", width, f"{len(held.hosts):,}")]
     for host in held.hosts[:MAX_HOSTS]:
-        rows += bullet(host.host, _host(host), WIDTH)
+        rows += bullet(host.host, _host(host), width)
     if len(held.hosts) > MAX_HOSTS:
         rows.append(
             line(f"and {text_of.count(len(held.hosts) - MAX_HOSTS, 'more host')}; --json lists them all")
         )
-    rows += [BLANK, rule("damage and losses", WIDTH)]
+    rows += [BLANK, rule("damage and losses", width)]
     wrong = _wrong(held)
-    rows += [row for text in wrong for row in bullet("-", text, WIDTH)] if wrong else [line("none")]
-    text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
-    return to_ascii(text) if plain_ascii else text
+    rows += [row for text in wrong for row in bullet("-", text, width)] if wrong else [line("none")]
+    return page_text([crop(row, width) for row in rows], plain_ascii=plain_ascii)
 
 
 def _facts(held: Contents) -> list[tuple[str, str]]:

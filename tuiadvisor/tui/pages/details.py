@@ -25,7 +25,7 @@ from tuiadvisor.tui.pages.stack_card import (
 )
 from tuiadvisor.tui.pages.stalled import stalled_collectives
 from tuiadvisor.tui.pages.waiting import waiting
-from tuiadvisor.views.finding_keys import keyed
+from tuiadvisor.views.finding_keys import key_of, keyed
 from tuiadvisor.views.shares import known_phases
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ NAME_WIDTH = 18  # of a fact
 def open_finding(place: Place, key: str) -> None:
     """Show a finding."""
     page = place.at(FindingPage)
-    page.key = key
+    page.key, page.shown = key, None
     place.show_detail(page)
     ask_for_finding(place, key)
 
@@ -70,12 +70,17 @@ class FindingPage(Page):
     def __init__(self) -> None:
         super().__init__()
         self.key = ""
+        self.shown: Finding | None = None  # of that key, as seen last
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the finding, or that it is no longer there."""
         if state.view is None:
             return waiting(state, width, height)
-        found = keyed(state.view.findings).get(self.key)
+        by_key = keyed(state.view.findings)
+        if self.key not in by_key:  # another one of its rule came or went
+            self.key = key_of(state.view.findings, self.shown) or self.key
+        found = by_key.get(self.key)
+        self.shown = found or self.shown
         room = width - 2 * MARGIN
         rows = finding_lines(state.view, found, room) if found else _gone(self.key, room)
         rows = [indent(each, MARGIN) if each.spans else each for each in rows]

@@ -69,8 +69,8 @@ class EventsPage(Page):
         "What has happened, newest first, marked as on the ribbon: findings that began (▲) or are over (✓), stalls "
         "(■), no step seen (n), checkpoints (C), evaluations (E) and other pauses (P), new levels of a step (~), "
         "ranks that died (x), restarts (+), captures (*), detail that was asked for (d), bookmarks (b), alerts (!). "
-        "“by” a step: seen there, it happened there or before. A time is that of the step's end, unknown where "
-        "that step is no longer held."
+        "“by” a step: seen there, it happened there or before. A time is when the last rank ended that "
+        "step, of a stall, a restart and an alert when it began; unknown where the step is no longer held."
     )
     commands: ClassVar = (
         opening("events", "E", "Events", "what has happened, step by step; enter goes there"),

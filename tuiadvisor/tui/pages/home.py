@@ -5,8 +5,6 @@ In: DeskState.  Out: lines. Nothing is put into a training before its question w
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,11 +19,10 @@ from tuiadvisor.text.line import (
     indent,
     line,
     rule,
-    to_ascii,
     wrap,
     wrap_within,
 )
-from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.printed_page import page_text, page_width
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
@@ -418,7 +415,4 @@ def _file(entry: JobEntry) -> str:
 
 def plain_home(desk: DeskState, runs: tuple[RunEntry, ...], title: str) -> str:
     """Return the same as text: what a script or a pipe gets; each line ended by a newline."""
-    text = "\n".join(row.text.rstrip() for row in job_lines(desk, 80)) + "\n\n"
-    if ascii_only(os.environ, getattr(sys.stdout, "encoding", None)):
-        text = to_ascii(text)
-    return text + plain_runs(runs, title)
+    return page_text([*job_lines(desk, page_width()), BLANK]) + plain_runs(runs, title)

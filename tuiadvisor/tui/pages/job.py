@@ -5,16 +5,14 @@ In: JobView.  Out: lines, or text of at most 80 columns.
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.goodput import name_of
-from tuiadvisor.text.line import BLANK, Line, indent, line, rule, to_ascii, wrap
-from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.line import BLANK, Line, indent, line, rule, wrap
+from tuiadvisor.text.printed_page import page_text, page_width
 from tuiadvisor.tui.contract.desk import LookAtJob
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.pages.details import bullet
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.job import JobView, Recorded
 
-WIDTH = 80
 MARGIN = 1
 
 
@@ -62,13 +59,9 @@ class JobPage(Page):
         return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
 
 
-def job_lines(job: JobView, *, plain_ascii: bool | None = None) -> list[str]:
-    """Return the job's waterfall, its recordings and what is not known."""
-    if plain_ascii is None:
-        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
-    rows = job_rows(job, WIDTH)
-    texts = ["".join(text for text, _ in row.spans).rstrip() for row in rows]
-    return [to_ascii(text) for text in texts] if plain_ascii else texts
+def plain_job(job: JobView, *, plain_ascii: bool | None = None) -> str:
+    """Return the job's waterfall, its recordings and what is not known, each line ended by a newline."""
+    return page_text(job_rows(job, page_width()), plain_ascii=plain_ascii)
 
 
 def job_rows(job: JobView, width: int) -> list[Line]:

@@ -178,9 +178,11 @@ def _legend(view: RunView, width: int) -> list[Line]:
 
 def _seen(view: RunView) -> str:
     share = view.overlap.sampled_share
+    if _is_alone(view):
+        return ""
     if not share:
-        return "* timed in no step" if view.pipeline is None else ""
-    return f"* timed in {text_of.share(share)} of the steps, the rest in all"
+        return "* seen in no step" if view.pipeline is None else ""
+    return f"* seen in {text_of.share(share)} of the steps, the rest in all"
 
 
 def _shares(view: RunView, width: int, *, is_live: bool) -> list[Line]:
@@ -188,20 +190,15 @@ def _shares(view: RunView, width: int, *, is_live: bool) -> list[Line]:
     if _is_alone(view):
         return [line((ALONE, "dim"))]
     facts = (
-        ("in all*", text_of.seconds(overlap.comm_total_s), ""),
-        (
-            "hidden*",
-            text_of.seconds(overlap.hidden_s),
-            f"{text_of.share(overlap.overlap)} of it, behind compute",
-        ),
-        ("exposed*", text_of.seconds(overlap.exposed_sampled_s), "the rest of it"),
         (
             "exposed",
             text_of.seconds(overlap.comm_exposed_s),
-            f"{text_of.share(view.step.shares.get('comm_exposed'))} of the step",
+            f"{text_of.share(view.step.shares.get('comm_exposed'))} of the step: compute waits for it",
         ),
         ("  skew", text_of.seconds(overlap.skew_s), "waiting for the last rank to arrive"),
         ("  transfer", text_of.seconds(overlap.transfer_s), "moving data once all have arrived"),
+        # A share: the steps in which it was timed have an exposed time of their own, which is not that above.
+        ("hidden*", text_of.share(overlap.overlap), "of all communication, behind compute"),
     )
     rows = []
     for name, figure, about in facts:

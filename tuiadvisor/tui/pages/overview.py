@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule, wrap, wrap_within
+from tuiadvisor.text.printed_page import COPIED_WIDTH
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
@@ -100,7 +101,9 @@ class Overview(Page):
 
     def copied(self, state: FeedState) -> str:
         """Return the summary that --once prints: the screen itself has only what fits."""
-        return plain_summary(state.view) if state.view is not None else super().copied(state)
+        if state.view is None:
+            return super().copied(state)
+        return plain_summary(state.view, width=COPIED_WIDTH)
 
 
 def _verdict(view: RunView, width: int, max_rows: int) -> list[Line]:

@@ -138,12 +138,13 @@ class PreferencesPage(Page):
         target = ("preference", option.name)
         here = self.cursor == target
         value = shown(self.held, option.name)
+        unit = f" {option.unit}" if option.unit else ""
         spans: list[Span] = [("▶ " if here else "  ", "accent"), (fit(option.label, LABEL), "text")]
         for choice in option.choices or (value,):
             # Brackets for whoever sees no bold.
             is_held = bool(option.choices) and choice == value
             spans.append(
-                (f"[{choice}] " if is_held else f" {choice}  ", "strong" if choice == value else "dim")
+                (f"[{choice}] " if is_held else f" {choice}{unit}  ", "strong" if choice == value else "dim")
             )
         if not option.choices:
             spans.append((f"{option.low:g} to {option.high:g}", "dim"))

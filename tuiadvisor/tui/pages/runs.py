@@ -5,8 +5,6 @@ Rows are read in the background, those on the screen first: an unread one says s
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
@@ -21,11 +19,10 @@ from tuiadvisor.text.line import (
     line,
     row,
     rule,
-    to_ascii,
     wrap,
     wrap_within,
 )
-from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.printed_page import page_text, page_width
 from tuiadvisor.tui.contract.desk import GoLive, ListRuns, OpenRun
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.draw import bars
@@ -321,13 +318,11 @@ def passes(entry: RunEntry, wanted: str) -> bool:
 
 def plain_runs(runs: tuple[RunEntry, ...], title: str, *, plain_ascii: bool | None = None) -> str:
     """Return the list as text, each line ended by a newline; plain_ascii None asks stdout and the locale."""
-    if plain_ascii is None:
-        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
-    page, width = Runs(), 80
+    page, width = Runs(), page_width()
     columns = Columns(runs, width)
+    columns.sentence = 0  # it has a row of its own
     rows = [*(line(text) for text in wrap(title, width)), rule("runs", width), columns.head()]
     for entry in runs:
         rows.append(page.row(entry, columns))
         rows += [indent(line((text, "dim")), 4) for text in wrap(plain_sentence(entry), width - 4)]
-    text = "\n".join(crop(each, width).text.rstrip() for each in rows) + "\n"
-    return to_ascii(text) if plain_ascii else text
+    return page_text([crop(each, width) for each in rows], plain_ascii=plain_ascii)

@@ -294,7 +294,6 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
     overlap = view.overlap
     if overlap.comm_total_s is None and overlap.comm_exposed_s is None:
         return []
-    total = text_of.seconds(overlap.comm_total_s)
     exposed = text_of.seconds(overlap.comm_exposed_s)
     hidden = text_of.share(overlap.overlap)
     unseen = " (how much more is hidden is unknown)" if overlap.comm_total_s is None else ""
@@ -303,11 +302,11 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
         late, moving = text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)
         text += f": {late} waiting for the last rank, {moving} moving data"
     if overlap.comm_total_s is not None:
-        # The hidden part is timed in some steps only, and those may not be like all of them: a statement of its own.
+        # Timed in some steps only, whose exposed time is not that of all of them: a share, no second figure.
         sample = f"the {text_of.share(overlap.sampled_share)} of steps seen in detail"
         if overlap.num_sampled_steps is not None:
             sample = f"{text_of.count(overlap.num_sampled_steps, 'step')} seen in detail"
-        text += f". In {sample}: {total} in all, {hidden} of it hidden behind compute"
+        text += f"; {hidden} of all communication is hidden behind compute ({sample})"
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
 
 
