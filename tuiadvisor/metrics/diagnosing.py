@@ -30,6 +30,7 @@ from tuiadvisor.metrics.lateness.late_phase import (
 from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
 from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
+from tuiadvisor.metrics.lateness.thread_pace import thread_pace
 from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
@@ -97,6 +98,8 @@ def diagnose_table(
     )
     if witnesses.paces is not None and found.stragglers:
         found = replace(found, stragglers=_with_paces(found, witnesses.paces))
+    if witnesses.thread_step_s is not None:
+        found = _without_threads_alike(found, witnesses.thread_step_s)
     found = _without_open(found)
     found = replace(
         found, held=(*found.held, *_stopped_in_pauses(found, witnesses)), readers=_readers(found, witnesses)
@@ -136,17 +139,48 @@ def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank
 
 
 def _without_open(found: Diagnosis) -> Diagnosis:
-    """Nobody is named whose lateness the kernel's count may still explain; what they cost is nobody's either."""
+    """Nobody is named whose lateness something else may still explain; what they cost is nobody's either."""
     still_open = tuple(entry for entry in found.stragglers if entry.cause.is_open)
-    if not still_open:
-        return found
-    loss_K = found.straggler_loss_K - np.sum([entry.late.loss_K for entry in still_open], axis=0)
+    return replace(_without(found, still_open), open_late=still_open) if still_open else found
+
+
+def _without(found: Diagnosis, late: Sequence[LateRank]) -> Diagnosis:
+    """The same without these late ranks and what they cost."""
+    rows = {entry.late.row for entry in late}
+    loss_K = found.straggler_loss_K - np.sum([entry.late.loss_K for entry in late], axis=0)
     return replace(
         found,
-        stragglers=tuple(entry for entry in found.stragglers if not entry.cause.is_open),
+        stragglers=tuple(entry for entry in found.stragglers if entry.late.row not in rows),
         straggler_loss_K=np.maximum(loss_K, 0.0),
-        open_late=still_open,
     )
+
+
+def _without_threads_alike(found: Diagnosis, steps_since: Callable[[int], Floats]) -> Diagnosis:
+    """Nobody is named for a thread that is as fast as the others: one of them is behind, by chance or by a stop.
+
+    Where that is not sure either way it stays open. Stops of a thread in a few steps are seen in these.
+    """
+    late_rows = [entry.late.row for entry in found.stragglers]
+    others = np.setdiff1d(found.compared_rows, late_rows)
+    if not others.size:
+        return found
+    alike, still_open = [], []
+    for entry in found.stragglers:
+        if entry.late.is_rare or not (entry.cause.is_launching or entry.cause.is_less_ahead):
+            continue
+        step_s_RK = steps_since(entry.since_step if entry.late.onset_seen else 0)
+        own_K, others_PK = step_s_RK[entry.late.row], step_s_RK[others]
+        pace = thread_pace(own_K, others_PK, entry.late.mean_excess_s, found.compared_rows.size)
+        if pace == "alike":
+            alike.append(entry)
+        elif pace == "open":
+            still_open.append(entry.late.row)
+    stragglers = tuple(
+        replace(entry, cause=replace(entry.cause, is_open=True)) if entry.late.row in still_open else entry
+        for entry in found.stragglers
+    )
+    found = replace(found, stragglers=stragglers)
+    return replace(_without(found, alike), slowdown=None) if alike else found
 
 
 def without_device(found: Diagnosis) -> Diagnosis:

@@ -88,6 +88,22 @@ def thread_data_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
     return _mean_data_s(host, timed.ranks, np.arange(max(begin, 0), host.num_steps))
 
 
+def thread_step_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
+    """Seconds of each step of the timed table's ranks by their threads, R x K, all steps from a job step on."""
+    row_of = {rank: row for row, rank in enumerate(host.ranks)}
+    result = np.full(
+        (timed.num_ranks, host.num_steps - min(_column(host, first_step), host.num_steps)), np.nan
+    )
+    for row, rank in enumerate(timed.ranks):
+        if rank in row_of:
+            result[row] = host.step_s_RK[row_of[rank], host.num_steps - result.shape[1] :]
+    return result
+
+
+def _column(host: StepTable, step: int) -> int:
+    return max(host.column_of(step), 0)
+
+
 def data_s_in(host: StepTable, ranks: Sequence[int], steps: Ints) -> Floats:
     """The same of these ranks over these job steps, as far as they are held."""
     return _mean_data_s(host, ranks, np.flatnonzero(np.isin(host.steps_of(np.arange(host.num_steps)), steps)))
