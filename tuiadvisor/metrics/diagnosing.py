@@ -24,6 +24,7 @@ from tuiadvisor.metrics.lateness.job_losses import (
     turns_of_one,
 )
 from tuiadvisor.metrics.lateness.late_phase import (
+    MAX_PEERS,
     phases_before_barrier,
     with_pace,
 )
@@ -40,7 +41,7 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOUR
 from tuiadvisor.metrics.series.drift import find_drift, growth_gain
 from tuiadvisor.metrics.series.what_if import Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, column_median, median
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.level_shift import level_shift
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.readers import Readers
     from tuiadvisor.metrics.window.window import Window
 
+MOST_OF_MEAN: Final = (
+    0.5  # of what its phases take longer in its late steps. Chosen: of two levels the higher ones
+)
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
 
 
@@ -227,13 +231,34 @@ def without_device(found: Diagnosis) -> Diagnosis:
 def _with_paces(found: Diagnosis, paces_in: Callable[[Ints], Sequence[Pace | None]]) -> tuple[LateRank, ...]:
     """Late ranks, each with what its device did in the steps in which it was late: the others tell of no reason."""
     late_rows = {entry.late.row for entry in found.stragglers}
+    calm = np.setdiff1d(found.compared_rows, list(late_rows))
     result = []
     for entry in found.stragglers:
-        hit_K, steps = entry.late.hit_K, found.steady_steps
-        paces = paces_in(steps[hit_K] if hit_K.size == steps.size else steps)
-        peers = [pace for row, pace in enumerate(paces) if pace is not None and row not in late_rows]
-        result.append(replace(entry, cause=with_pace(entry.cause, paces[entry.late.row], peers)))
+        row, steps = entry.late.row, found.steady_steps
+        longer_K = _longer_on_device(found.steady, row, calm, entry.late.hit_K)
+        paces = paces_in(steps if longer_K is None else steps[longer_K])
+        if paces[row] is None and longer_K is not None:  # too few of them were measured
+            paces = paces_in(steps[entry.late.hit_K])
+        peers = [pace for other, pace in enumerate(paces) if pace is not None and other not in late_rows]
+        result.append(replace(entry, cause=with_pace(entry.cause, paces[row], peers)))
     return tuple(result)
+
+
+def _longer_on_device(steady: StepTable, row: int, calm: Ints, hit_K: Bools) -> Bools | None:
+    """Of the late steps those in which its device takes longer for its phases; None where late steps are not known.
+
+    A thread that is slow in every third step is late in the next ones, too, in which its device computes as ever.
+    """
+    if hit_K.size != steady.num_steps:
+        return None
+    peers = calm[:: max(1, -(-calm.size // MAX_PEERS))]
+    compute_RK = np.nansum(
+        [steady.phase_s_PRK[PHASE_INDEX[name]][[row, *peers]] for name in phases.COMPUTE], axis=0
+    )
+    if not peers.size or not hit_K.any():
+        return hit_K
+    beyond_K = compute_RK[0] - column_median(compute_RK[1:])
+    return np.asarray(hit_K & (beyond_K > MOST_OF_MEAN * float(beyond_K[hit_K].mean())))
 
 
 def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) -> Steadiness:
