@@ -102,7 +102,7 @@ def diagnose_table(
     )
     if witnesses.paces is not None and found.stragglers:
         found = replace(found, stragglers=_with_paces(found, witnesses.paces))
-    if witnesses.thread_step_s is not None:
+    if witnesses.thread_step_s is not None and named is None:  # of an import no more steps come
         found = _without_threads_alike(found, witnesses.thread_step_s)
     found = _without_open(found)
     found = replace(
@@ -159,7 +159,7 @@ def _without(found: Diagnosis, late: Sequence[LateRank]) -> Diagnosis:
     )
 
 
-def _without_threads_alike(found: Diagnosis, steps_since: Callable[[int], Floats]) -> Diagnosis:
+def _without_threads_alike(found: Diagnosis, steps_since: Callable[[Ints, int], Floats]) -> Diagnosis:
     """Nobody is named for a thread that is as fast as the others: one of them is behind, by chance or by a stop.
 
     Where that is not sure either way it stays open. Stops of a thread in a few steps are seen in these.
@@ -168,13 +168,14 @@ def _without_threads_alike(found: Diagnosis, steps_since: Callable[[int], Floats
     others = np.setdiff1d(found.compared_rows, late_rows)
     if not others.size:
         return found
+    others = others[:: -(-others.size // MAX_PEERS)]
     alike, still_open = [], []
     for entry in found.stragglers:
         if entry.late.is_rare or not (entry.cause.is_launching or entry.cause.is_less_ahead):
             continue
-        step_s_RK = steps_since(entry.since_step if entry.late.onset_seen else 0)
-        own_K, others_PK = step_s_RK[entry.late.row], step_s_RK[others]
-        pace = thread_pace(own_K, others_PK, entry.late.mean_excess_s, found.compared_rows.size)
+        rows = np.append(entry.late.row, others)
+        step_s_RK = steps_since(rows, entry.since_step if entry.late.onset_seen else 0)
+        pace = thread_pace(step_s_RK[0], step_s_RK[1:], entry.late.mean_excess_s, found.compared_rows.size)
         if pace == "alike":
             alike.append(entry)
         elif pace == "open":

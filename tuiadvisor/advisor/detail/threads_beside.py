@@ -88,20 +88,15 @@ def thread_data_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
     return _mean_data_s(host, timed.ranks, np.arange(max(begin, 0), host.num_steps))
 
 
-def thread_step_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
-    """Seconds of each step of the timed table's ranks by their threads, R x K, all steps from a job step on."""
+def thread_step_s(host: StepTable, timed: StepTable, rows: Ints, first_step: int) -> Floats:
+    """Seconds of each step of these rows of the timed table by their threads, all steps from a job step on."""
     row_of = {rank: row for row, rank in enumerate(host.ranks)}
-    result = np.full(
-        (timed.num_ranks, host.num_steps - min(_column(host, first_step), host.num_steps)), np.nan
-    )
-    for row, rank in enumerate(timed.ranks):
-        if rank in row_of:
-            result[row] = host.step_s_RK[row_of[rank], host.num_steps - result.shape[1] :]
+    begin = max(host.column_of(first_step), 0)
+    result = np.full((rows.size, max(host.num_steps - begin, 0)), np.nan)
+    for place, row in enumerate(rows.tolist()):
+        if (own := row_of.get(timed.ranks[row])) is not None:
+            result[place] = host.step_s_RK[own, begin:]
     return result
-
-
-def _column(host: StepTable, step: int) -> int:
-    return max(host.column_of(step), 0)
 
 
 def data_s_in(host: StepTable, ranks: Sequence[int], steps: Ints) -> Floats:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from tuiadvisor.metrics.lateness.late_phase import MAX_PEERS, MAX_STEPS
+from tuiadvisor.metrics.lateness.late_phase import MAX_STEPS
 from tuiadvisor.metrics.lateness.late_ranks import MIN_OWN_WAIT
 from tuiadvisor.metrics.lateness.stalls import MAX_LOG_CHANCE_OF_HITS
 from tuiadvisor.metrics.series.bootstrap import blocks
@@ -49,7 +49,7 @@ def thread_pace(own_K: Floats, others_PK: Floats, excess_s: float, num_ranks: in
     excess_s: what its device is late by. num_ranks: any of which might have been behind.
     """
     chances = []
-    for other_K in others_PK[:: max(1, -(-others_PK.shape[0] // MAX_PEERS))]:
+    for other_K in others_PK:
         known_K = np.isfinite(own_K) & np.isfinite(other_K)
         if known_K.sum() >= BLOCK_STEPS:
             chances.append(_chance(own_K[known_K][-MAX_STEPS:], other_K[known_K][-MAX_STEPS:], excess_s))
