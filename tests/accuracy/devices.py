@@ -1,6 +1,7 @@
 """Random trainings on asynchronous devices, healthy and not: what is said of them against what is true.
 
     python tests/accuracy/devices.py [--runs 240] [--seed 0] [--only PATTERN] [--verbose]
+    python tests/accuracy/devices.py --scatter [--runs 20]    jobs bound by threads that scatter and meet nowhere
 
 Steps of 20 to 500 ms, 2 to 64 ranks, a look at the loss in every step, in every tenth or in none, device times of every
 step, of every fourth or of every sixteenth; a third is healthy (some with a slow thread that the device hides, or with
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +34,8 @@ KINDS = (*CAUSES, *COMMON)
 HEALTHY = ("healthy", "hidden thread", "spikes")
 WORTH_FINDING = 0.1  # of the step
 LOSS_SHARE, LOSS_S = 0.1, 1 * MS
+SCATTER = (0.03, 0.15, 0.25, 0.4)  # sigma of the lognormal factor on what a thread launches
+MAX_SEEDS = 20
 STEPS = {1: 120, 4: 200, 16: 640}  # by distance of the measured steps
 
 
@@ -248,6 +252,41 @@ def score(num_runs: int, seed: int, only: str = "*", *, verbose: bool = False) -
     return outcomes
 
 
+def scatter_table(num_seeds: int) -> str:
+    """Threads that launch 91 ms for 85 ms of kernels and scatter, no look at the loss: named of so many jobs.
+
+    All as fast as each other: nobody is to be named. One slower by a tenth, by two: that one is.
+    """
+    bound = DeviceJob(sync_every=0, forward_host_s=30 * MS, backward_host_s=52 * MS, optimizer_host_s=8 * MS)
+    kinds = {
+        "all as fast": (),
+        "one stopped once for 1 s": (Fault("save", (1,), 1.0, onset=30, until=31),),
+        "one slower by a tenth": (Fault("host", (1,), factor=1.1),),
+        "one slower by two tenths": (Fault("host", (1,), factor=1.2),),
+    }
+    lines = [
+        "| | ranks, steps | " + " | ".join(f"scatter {share:.0%}" for share in SCATTER) + " |",
+        "|---" * 6 + "|",
+    ]
+    for kind, faults in kinds.items():
+        for num_ranks, num_steps in ((2, 140), (2, 300), (4, 140), (4, 300)):
+            cells = []
+            for share in SCATTER:
+                counts: Counter[str] = Counter()
+                for seed in range(num_seeds):
+                    job = replace(
+                        bound, num_ranks=num_ranks, num_steps=num_steps, host_noise=share, seed=seed
+                    )
+                    view = view_of(job.with_faults(*faults))
+                    late = {one.rank: one.cause for one in view.stragglers}
+                    is_right = late == ({1: "host"} if "slower" in kind else {})
+                    word = "named" if late else view.verdict.decision or "not decided"
+                    counts[word if is_right or not late else "wrongly named"] += 1
+                cells.append(", ".join(f"{word} {number}" for word, number in counts.most_common()))
+            lines.append(f"| {kind} | {num_ranks}, {num_steps} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def _ill(number: int) -> str:
     """Each kind in turn among the two thirds that are not healthy."""
     return KINDS[(number // 3 * 2 + number % 3 - 1) % len(KINDS)]
@@ -260,8 +299,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="*")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--scatter", action="store_true")
     options = parser.parse_args()
     begin = process_time()
+    if options.scatter:
+        print(scatter_table(min(options.runs, MAX_SEEDS)))
+        return 0
     outcomes = score(options.runs, options.seed, options.only, verbose=options.verbose)
     print(table(outcomes))
     print(f"{process_time() - begin:.0f} s of CPU")

@@ -41,6 +41,22 @@ def test_host_and_device_are_told_apart_in_the_steps_that_are_late(
     assert {1: cause} == {late.rank: late.cause for late in view.stragglers}, said(view)
 
 
+@pytest.mark.parametrize(
+    ("factor", "data_s", "sync"),
+    [(12.0, 60 * MS, 0), (12.0, 60 * MS, 10), (6.0, 90 * MS, 0), (6.0, 90 * MS, 10)],
+)
+def test_steps_in_which_a_device_waits_tell_it_apart_from_later_ones_that_are_late_too(
+    factor: float, data_s: float, sync: int
+) -> None:
+    """A thread slow in every third step, whose data is late as all ranks' is, catches up over the next ones."""
+    job = DeviceJob(num_ranks=8, num_steps=300, sync_every=sync).with_faults(
+        Fault("host", (1,), factor=factor, every=3), Fault("data", None, data_s)
+    )
+    view = view_of(job)
+
+    assert {1: "host"} == {late.rank: late.cause for late in view.stragglers}, said(view)
+
+
 @pytest.mark.parametrize("num_ranks", [3, 4, 8])
 @pytest.mark.parametrize(("before", "after"), [(20, 50), (50, 50), (80, 50)])
 def test_another_devices_trouble_that_is_over_is_no_noise(num_ranks: int, before: int, after: int) -> None:

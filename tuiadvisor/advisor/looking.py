@@ -22,6 +22,7 @@ from tuiadvisor.advisor.cluster.membership import GONE
 from tuiadvisor.advisor.detail.threads_beside import (
     mean_step_s,
     thread_data_s,
+    thread_step_s,
     why_stale,
     why_unlike,
 )
@@ -246,6 +247,9 @@ def _witnesses(
         early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[1:],  # the first one may be a part of a step
         paces=None if host is None else _paces(intake, table.ranks),
         thread_data_s=None if host is None else lambda first: thread_data_s(by_thread, table, first),
+        thread_step_s=None
+        if host is None
+        else lambda rows, first: thread_step_s(by_thread, table, rows, first),
         loaders_at_limit=lambda first: intake.loaders.at_limit(intake.store, table.ranks, first),
     )
 

@@ -24,12 +24,14 @@ from tuiadvisor.metrics.lateness.job_losses import (
     turns_of_one,
 )
 from tuiadvisor.metrics.lateness.late_phase import (
+    MAX_PEERS,
     phases_before_barrier,
     with_pace,
 )
 from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
 from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
+from tuiadvisor.metrics.lateness.thread_pace import thread_pace
 from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
 from tuiadvisor.metrics.pauses.first_evaluation import with_first_evaluation
@@ -40,7 +42,7 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOUR
 from tuiadvisor.metrics.series.drift import find_drift, growth_gain
 from tuiadvisor.metrics.series.what_if import Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, column_median, median
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.level_shift import level_shift
@@ -58,6 +60,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.readers import Readers
     from tuiadvisor.metrics.window.window import Window
 
+MOST_OF_MEAN: Final = (
+    0.5  # of what its phases take longer in its late steps. Chosen: of two levels the higher ones
+)
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
 
 
@@ -98,6 +103,8 @@ def diagnose_table(
     )
     if witnesses.paces is not None and found.stragglers:
         found = replace(found, stragglers=_with_paces(found, witnesses.paces))
+    if witnesses.thread_step_s is not None and named is None:  # of an import no more steps come
+        found = _without_threads_alike(found, witnesses.thread_step_s)
     found = _without_open(found)
     found = replace(
         found, held=(*found.held, *_stopped_in_pauses(found, witnesses)), readers=_readers(found, witnesses)
@@ -137,17 +144,49 @@ def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank
 
 
 def _without_open(found: Diagnosis) -> Diagnosis:
-    """Nobody is named whose lateness the kernel's count may still explain; what they cost is nobody's either."""
+    """Nobody is named whose lateness something else may still explain; what they cost is nobody's either."""
     still_open = tuple(entry for entry in found.stragglers if entry.cause.is_open)
-    if not still_open:
-        return found
-    loss_K = found.straggler_loss_K - np.sum([entry.late.loss_K for entry in still_open], axis=0)
+    return replace(_without(found, still_open), open_late=still_open) if still_open else found
+
+
+def _without(found: Diagnosis, late: Sequence[LateRank]) -> Diagnosis:
+    """The same without these late ranks and what they cost."""
+    rows = {entry.late.row for entry in late}
+    loss_K = found.straggler_loss_K - np.sum([entry.late.loss_K for entry in late], axis=0)
     return replace(
         found,
-        stragglers=tuple(entry for entry in found.stragglers if not entry.cause.is_open),
+        stragglers=tuple(entry for entry in found.stragglers if entry.late.row not in rows),
         straggler_loss_K=np.maximum(loss_K, 0.0),
-        open_late=still_open,
     )
+
+
+def _without_threads_alike(found: Diagnosis, steps_since: Callable[[Ints, int], Floats]) -> Diagnosis:
+    """Nobody is named for a thread that is as fast as the others: one of them is behind, by chance or by a stop.
+
+    Where that is not sure either way it stays open. Stops of a thread in a few steps are seen in these.
+    """
+    late_rows = [entry.late.row for entry in found.stragglers]
+    others = np.setdiff1d(found.compared_rows, late_rows)
+    if not others.size:
+        return found
+    others = others[:: -(-others.size // MAX_PEERS)]
+    alike, still_open = [], []
+    for entry in found.stragglers:
+        if entry.late.is_rare or not (entry.cause.is_launching or entry.cause.is_less_ahead):
+            continue
+        rows = np.append(entry.late.row, others)
+        step_s_RK = steps_since(rows, entry.since_step if entry.late.onset_seen else 0)
+        pace = thread_pace(step_s_RK[0], step_s_RK[1:], entry.late.mean_excess_s, found.compared_rows.size)
+        if pace == "alike":
+            alike.append(entry)
+        elif pace == "open":
+            still_open.append(entry.late.row)
+    stragglers = tuple(
+        replace(entry, cause=replace(entry.cause, is_open=True)) if entry.late.row in still_open else entry
+        for entry in found.stragglers
+    )
+    found = replace(found, stragglers=stragglers)
+    return replace(_without(found, alike), slowdown=None) if alike else found
 
 
 def without_device(found: Diagnosis) -> Diagnosis:
@@ -194,13 +233,34 @@ def without_device(found: Diagnosis) -> Diagnosis:
 def _with_paces(found: Diagnosis, paces_in: Callable[[Ints], Sequence[Pace | None]]) -> tuple[LateRank, ...]:
     """Late ranks, each with what its device did in the steps in which it was late: the others tell of no reason."""
     late_rows = {entry.late.row for entry in found.stragglers}
+    calm = np.setdiff1d(found.compared_rows, list(late_rows))
     result = []
     for entry in found.stragglers:
-        hit_K, steps = entry.late.hit_K, found.steady_steps
-        paces = paces_in(steps[hit_K] if hit_K.size == steps.size else steps)
-        peers = [pace for row, pace in enumerate(paces) if pace is not None and row not in late_rows]
-        result.append(replace(entry, cause=with_pace(entry.cause, paces[entry.late.row], peers)))
+        row, steps = entry.late.row, found.steady_steps
+        longer_K = _longer_on_device(found.steady, row, calm, entry.late.hit_K)
+        paces = paces_in(steps if longer_K is None else steps[longer_K])
+        if paces[row] is None and longer_K is not None:  # too few of them were measured
+            paces = paces_in(steps[entry.late.hit_K])
+        peers = [pace for other, pace in enumerate(paces) if pace is not None and other not in late_rows]
+        result.append(replace(entry, cause=with_pace(entry.cause, paces[row], peers)))
     return tuple(result)
+
+
+def _longer_on_device(steady: StepTable, row: int, calm: Ints, hit_K: Bools) -> Bools | None:
+    """Of the late steps those in which its device takes longer for its phases; None where late steps are not known.
+
+    A thread that is slow in every third step is late in the next ones, too, in which its device computes as ever.
+    """
+    if hit_K.size != steady.num_steps:
+        return None
+    peers = calm[:: max(1, -(-calm.size // MAX_PEERS))]
+    compute_RK = np.nansum(
+        [steady.phase_s_PRK[PHASE_INDEX[name]][[row, *peers]] for name in phases.COMPUTE], axis=0
+    )
+    if not peers.size or not hit_K.any():
+        return hit_K
+    beyond_K = compute_RK[0] - column_median(compute_RK[1:])
+    return np.asarray(hit_K & (beyond_K > MOST_OF_MEAN * float(beyond_K[hit_K].mean())))
 
 
 def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) -> Steadiness:

@@ -89,7 +89,9 @@ class Diagnosis:
     input_drift: Drift | None  # over all steady steps: a drift has no level
     transfer_since: int | None
     input_drift_gain: Gain | None = None  # in the window, if the wait had not grown
-    open_late: tuple[LateRank, ...] = ()  # late, but perhaps for want of a core: too soon to name them
+    open_late: tuple[
+        LateRank, ...
+    ] = ()  # late, but perhaps for want of a core or by chance: too soon to name them
     waits_alike: tuple[LateRank, ...] = ()  # late in data, but for loaders no slower than the others'
     lacking_ranks: tuple[
         int, ...

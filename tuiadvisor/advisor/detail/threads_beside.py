@@ -88,6 +88,17 @@ def thread_data_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
     return _mean_data_s(host, timed.ranks, np.arange(max(begin, 0), host.num_steps))
 
 
+def thread_step_s(host: StepTable, timed: StepTable, rows: Ints, first_step: int) -> Floats:
+    """Seconds of each step of these rows of the timed table by their threads, all steps from a job step on."""
+    row_of = {rank: row for row, rank in enumerate(host.ranks)}
+    begin = max(host.column_of(first_step), 0)
+    result = np.full((rows.size, max(host.num_steps - begin, 0)), np.nan)
+    for place, row in enumerate(rows.tolist()):
+        if (own := row_of.get(timed.ranks[row])) is not None:
+            result[place] = host.step_s_RK[own, begin:]
+    return result
+
+
 def data_s_in(host: StepTable, ranks: Sequence[int], steps: Ints) -> Floats:
     """The same of these ranks over these job steps, as far as they are held."""
     return _mean_data_s(host, ranks, np.flatnonzero(np.isin(host.steps_of(np.arange(host.num_steps)), steps)))

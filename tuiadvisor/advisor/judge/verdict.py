@@ -130,11 +130,19 @@ def _because(chosen: Judged, still_open: tuple[LateRank, ...]) -> str:
 
 
 def _too_soon(late: tuple[LateRank, ...]) -> str:
-    """Ranks whose lateness may be chance: others want their cores, and who is last changes within seconds."""
+    """Ranks whose lateness may be chance: others want their cores, and who is last changes within seconds; or threads
+    that meet nowhere, of which one is behind for long.
+    """
     worst = max(late, key=lambda entry: entry.late.mean_excess_s)
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
+    late_by = f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; "
+    if worst.cause.is_launching or worst.cause.is_less_ahead:
+        return (
+            f"{late_by}its device waits for its thread, and more steps tell whether that is slower than the others' or "
+            "only behind them: threads as fast as each other stay as far apart as chance or one stop left them"
+        )
     return (
-        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; "
+        f"{late_by}"
         f"{SETTLED_S:.0f} seconds of such steps without another change tell whether it lacks a core by more than chance"
     )
 

@@ -51,6 +51,7 @@ LAST_KERNELS: Final = (
 MIN_FALLEN_BACK: Final = (
     0.5  # of its excess: so much further behind than its peers' a device has work, not pauses
 )
+MAX_LESS_AHEAD: Final = 0.5  # of what the others have queued. Chosen: a full queue holds as much on all ranks
 MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
 MAX_PEERS: Final = 16  # whose phases are looked at: the median of more is the same
 WORK_PHASES: Final = phases.WORK
@@ -110,9 +111,10 @@ class Cause:
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
     is_launching: bool = False  # its device waits for its thread's launches
+    is_less_ahead: bool = False  # its thread is less far ahead of its device than the others' are of theirs
     more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
     storage: StorageWait | None = None  # what it waits for while it is late in data
-    is_open: bool = False  # a core that it lacked may explain it, and the kernel's count is too short to tell
+    is_open: bool = False  # a core that it lacked, or chance, may explain it: too little was seen to tell
 
     @property
     def is_collecting(self) -> bool:
@@ -271,6 +273,7 @@ def with_pace(cause: Cause, own: Pace | None, peers: Sequence[Pace]) -> Cause:
     """
     if cause.name not in {"device", *COMPUTE_PHASES}:
         return cause
+    cause = replace(cause, is_less_ahead=own is not None and _is_less_ahead(own, peers))
     waits_s = works_s = 0.0
     for name, part_s in cause.parts.items():
         is_waiting = None if own is None else _waits_for_launches(own, peers, name, part_s)
@@ -297,6 +300,19 @@ def _waits_for_launches(own: Pace, peers: Sequence[Pace], name: str, excess_s: f
         return False
     limit_s = max(KEEPS_PACE_SHARE * own.step_s, LAST_KERNELS * own.phase_s[name])
     return True if high_s < limit_s else False if low_s >= limit_s else None
+
+
+def _is_less_ahead(own: Pace, peers: Sequence[Pace]) -> bool:
+    """Whether less is queued for its device than for the others' at the end of each phase: they wait, and it does not.
+
+    A slow device has as much queued as they have: its thread, too, goes on until there is no more room.
+    """
+    shorter = []
+    for name, (_, high_s) in own.behind_s.items():
+        usual = [peer.behind_s[name][0] for peer in peers if name in peer.behind_s]
+        if usual:
+            shorter.append(high_s < MAX_LESS_AHEAD * float(np.median(usual)))
+    return bool(shorter) and all(shorter)
 
 
 def _positive(parts: Mapping[str, float]) -> float:
