@@ -116,6 +116,7 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/sections.py --ranks 2 --step-ms 5 20
 	$(BIN)/python tests/benchmarks/overhead.py --ranks 1
 	$(BIN)/python tests/benchmarks/hook_cost.py
+	$(BIN)/python tests/benchmarks/many_calls.py
 	$(BIN)/python tests/benchmarks/attach_pause.py
 	$(BIN)/python tests/benchmarks/memory.py
 	$(BIN)/python tests/benchmarks/screens.py

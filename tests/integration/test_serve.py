@@ -154,7 +154,7 @@ def test_the_address_is_said_when_the_page_can_be_opened(monkeypatch: pytest.Mon
         socket.create_connection(("127.0.0.1", int(line.split("/")[2].rpartition(":")[2]))).close()
         raise GracefulExit
 
-    monkeypatch.setattr(web_page, "print", at_once, raising=False)
+    monkeypatch.setattr(web_page, "say", at_once)
     main(["serve", "--port", "0", "--", "runs"])
     assert 1 == len(said)
 
