@@ -128,7 +128,7 @@ def test_the_screen_shows_lanes_shares_and_calls() -> None:
     for part in (
         "▏hidden",
         "▏exposed",
-        "31 % of it, behind compute",
+        "31 %  of all communication, behind compute",
         "gradient comm",
         "rank 2, 98 %",
     ):
@@ -156,7 +156,7 @@ def test_steps_seen_in_detail_are_not_denied_where_their_communication_was_not_t
     view = replace(view, overlap=replace(view.overlap, sampled_share=None))
     text = Keyboard(views.live(view)).press("4")
     assert "no step seen in detail" not in text
-    assert "* timed in no step" in text
+    assert "* seen in no step" in text
 
 
 def test_what_was_not_seen_names_the_reason_and_the_way() -> None:

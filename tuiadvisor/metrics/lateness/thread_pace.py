@@ -33,7 +33,7 @@ BLOCK_STEPS: Final = (
 MAX_LEAD_STEPS: Final = 8  # that a thread may be ahead of another one: torch queues about a thousand launches
 NUM_STALL_SIGMAS: Final = 5.0  # a step so far off is a stop, which is no pace: as one of 64 steps, alone
 MAX_CHANCE_OF_ALIKE: Final = 0.05  # rarer, and threads as fast are doubted; the usual level
-NUM_TESTS: Final = 3
+NUM_TESTS: Final = 3  # growing, returning, staying: the least of their chances is so many times as likely
 # The range of a random walk of variance 1: log P(range <= r) is about -RANGE / r^2. From 5 % to 95 % of 24 steps, by
 # their own deviation, of 20,000 walks: 1 % below 0.43, 10 % below 0.63. What one block alone may tell is bounded.
 RANGE: Final = 0.87
