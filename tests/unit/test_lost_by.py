@@ -235,3 +235,14 @@ def test_a_lens_of_time_that_nobody_judged_is_unknown() -> None:
     assert [] == sections.lenses(unknown, 78)  # nothing but unknowns
     (row,) = sections.lenses(seen, 78)
     assert re.search(r"overheads \d", row.text)
+
+
+def test_in_the_first_seconds_the_start_is_no_loss_of_all() -> None:
+    """Page 1 said "lost to overheads 100 %" beside "goodput unknown": the start was all that was known."""
+    seen = view("slow data")
+    assert seen.wall is not None
+    begun = (WallPart("startup", 3.0, 0.6), WallPart("not_judged", 2.0, 0.4))
+    wall = replace(seen.wall, waterfall=begun, end_to_end=None)
+    young = replace(seen, wall=wall, goodput=None, findings=())
+    assert [None] * 2 == [lens_share(young, lens) for lens in ("L-BALANCE", "L-AMORT")]
+    assert [] == sections.lenses(young, 78)

@@ -72,14 +72,15 @@ def lens_share(view: RunView, lens: str) -> float | None:
     """What a lens takes of the wall time that could be judged, as goodput is of; None where that is not known.
 
     lens: NOWHERE of what is lost and not explained; None where nothing is. What is found to cost something, and nobody
-    can say how much, costs no nothing; nor does what was not judged.
+    can say how much, costs no nothing; nor does what was not judged. Before anything useful was judged the start alone
+    is known, and no share of it.
     """
-    if view.wall is None:
+    if view.wall is None or view.useful_share is None:
         return None
     known_s = sum(part.seconds for part in view.wall.waterfall if part.sort != "unknown")
-    lost = {row.name: row.seconds / known_s for row in by_lens(view)}  # whoever lost anything was judged
+    lost = {row.name: row.seconds / known_s for row in by_lens(view)} if known_s > 0 else {}
     is_unpriced = any(each.lens == lens and each.severity != "info" for each in view.findings)
-    if lens not in lost and (lens == NOWHERE or is_unpriced or view.useful_share is None):
+    if lens not in lost and (lens == NOWHERE or is_unpriced or known_s <= 0):
         return None
     return lost.get(lens, 0.0)
 
