@@ -56,7 +56,7 @@ MAX_BITS = 8  # one step in 256
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples come back to no place near
 # Measured whatever they cost, 25 ms in all on an H200: there are findings to make, and ranks attach one after another.
 FIRST_STEPS = 48
-FIRST_COST_NS = 50_000_000  # unless they cost twice of that, as where a step has hundreds of borders
+FIRST_COST_NS = 50_000_000  # or until they have cost this, twice as much: a step may have hundreds of borders
 MAX_STILL = 3
 WAITED = 3  # times the cheapest border: one that takes longer has waited for room in the launch queue
 STEPS_OF_MEAN = 16

@@ -503,9 +503,10 @@ def test_a_students_own_forward_is_forward_between_two_of_its_teacher(
         for _ in range(10):
             with torch.no_grad():
                 frozen(torch.ones(2, 4))
-            frozen(torch.ones(2, 4)).sum().backward()
-            with torch.no_grad():
+            loss = frozen(torch.ones(2, 4)).sum()
+            with torch.no_grad():  # before the backward: its forward had no time left
                 frozen(torch.ones(2, 4))
+            loss.backward()
             frozen_optimizer.step()
     for step in observed.steps[-8:]:
         assert 0 < step["forward_ns"]
