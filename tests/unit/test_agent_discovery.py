@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -86,6 +86,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     monkeypatch.setattr(os, "geteuid", lambda: 500)  # neither root nor whose processes these are
     monkeypatch.setattr(procfs, "snapshot", lambda: dict(there.stats))
+    monkeypatch.setattr(procfs, "stat", there.stats.get)
     monkeypatch.setattr(procfs, "environment", environment)
     monkeypatch.setattr(procfs, "arguments", lambda pid: there.arguments.get(pid, []))
     monkeypatch.setattr(procfs, "python_version", python_version)
@@ -526,6 +527,22 @@ def test_what_the_system_lets_nobody_read_is_not_called_another_users(
     monkeypatch.setattr(os, "geteuid", lambda: user)
     with pytest.raises(TuiadvisorError, match="--pid 60: the system lets nobody here read it"):
         find_ranks([60])
+
+
+@pytest.mark.parametrize(
+    "change", [{"state": "Z"}, {"has_memory": False}, None], ids=["zombie", "within its exit", "gone"]
+)
+def test_what_ends_between_two_looks_is_not_called_unreadable(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any] | None
+) -> None:
+    """The kernel takes a process's memory before its parent can ask for the exit code."""
+    machine.add(60, 1, TRAIN, readable=False)
+    later = None if change is None else replace(machine.stats[60], **change)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(procfs, "stat", {60: later}.get)
+    with pytest.raises(TuiadvisorError, match="--pid 60: it has just ended"):
+        find_ranks([60])
+    assert trainings() == ([], 0)
 
 
 def test_launcher_without_ranks_can_be_waited_for(machine: Machine) -> None:

@@ -37,9 +37,22 @@ def test_cut_stat_is_an_error_and_not_a_process(raw: bytes) -> None:
         procfs.parse_stat(raw)
 
 
+@pytest.mark.parametrize(("state", "num_bytes", "is_at_end"), [("R", 1000, 0), ("R", 0, 1), ("Z", 0, 1)])
+def test_a_process_within_its_exit_has_given_its_memory_back(
+    monkeypatch: pytest.MonkeyPatch, state: str, num_bytes: int, is_at_end: int
+) -> None:
+    """As the kernel shows it between the last instruction and the zombie."""
+    line = b"1 (python) " + FIELDS.replace(b"S 7", state.encode() + b" 7").replace(
+        b"1000 3", b"%d 0" % num_bytes
+    )
+    monkeypatch.setattr(procfs, "_read_once", lambda _: line)
+    assert procfs.is_at_its_end(1) == bool(is_at_end)
+
+
 def test_a_process_that_is_gone_is_none() -> None:
     """Every read of a vanished process answers with nothing."""
     assert procfs.stat(UNUSED_PID) is None
+    assert procfs.is_at_its_end(UNUSED_PID)
     assert procfs.read(UNUSED_PID, "environ") is None
     assert procfs.environment(UNUSED_PID, frozenset({"RANK"})) is None
     assert procfs.owner(UNUSED_PID) is None

@@ -17,6 +17,7 @@ from unit.test_cli_lookback import GivenSource
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.cli import run_, watching
 from tuiadvisor.cli.watching import say_goodbye, see_end
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EXITING
 from tuiadvisor.tui.contract.feed import ChooseSteps, FeedState, Pause, SeekStep
 from tuiadvisor.views.run_view import RunView
@@ -125,3 +126,28 @@ def test_whether_the_training_has_ended_is_seen_without_taking_its_exit_code() -
     assert None is training.returncode
     assert 3 == training.wait()
     assert run_._is_over(training)
+
+
+@pytest.mark.parametrize("num_refusals", [1, 2])
+def test_what_is_refused_once_is_looked_at_again(monkeypatch: pytest.MonkeyPatch, num_refusals: int) -> None:
+    """Within its exit a command can't be read and has not ended yet; what nobody may read is refused again."""
+    refusals = [TuiadvisorError("not to be read")] * num_refusals
+
+    def look(_pids: list[int]) -> list[Any]:
+        if refusals:
+            raise refusals.pop()
+        training.kill()
+        training.wait()
+        return []
+
+    monkeypatch.setattr(run_, "find_ranks", look)
+    training = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        if num_refusals == 1:
+            assert not run_._wait_for_ranks(training)
+        else:
+            with pytest.raises(TuiadvisorError, match="not to be read"):
+                run_._wait_for_ranks(training)
+    finally:
+        training.kill()
+        training.wait()

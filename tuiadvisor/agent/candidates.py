@@ -270,8 +270,8 @@ class Scanner:
             return None
         variables = procfs.environment(found.pid, _NAMES)
         if variables is None:
-            self.num_unreadable += found.comm.startswith("python")
-            if found.comm.startswith("python"):
+            if found.comm.startswith("python") and not procfs.is_at_its_end(found.pid):
+                self.num_unreadable += 1
                 self._say_no_rank(found, "of another user")
             return None
         if self._slurm_job and variables.get(SLURM_JOB, self._slurm_job) != self._slurm_job:

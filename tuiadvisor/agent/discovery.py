@@ -314,6 +314,10 @@ class RankFinder:
         if found is None or not found.is_alive:
             raise TuiadvisorError(f"--pid {pid}: no such process; leave --pid out to list the trainings here")
         if procfs.read(pid, "environ") is None:
+            if procfs.is_at_its_end(pid):
+                raise TuiadvisorError(
+                    f"--pid {pid}: it has just ended; leave --pid out to list the trainings here"
+                )
             # Root in a container, say, or a process with more rights than its user.
             if os.geteuid() in {0, procfs.owner(pid)}:
                 raise TuiadvisorError(

@@ -47,6 +47,7 @@ class Stat:
         0,
         0,
     )  # where its code and stack begin: another program has others; zeros: not ours to see
+    has_memory: bool = True  # gone from an exit's first moments on, when the state is still R
 
     @property
     def is_alive(self) -> bool:
@@ -76,6 +77,7 @@ def parse_stat(raw: bytes) -> Stat:
         last_cpu=int(fields[36]) if len(fields) > 36 else None,
         exit_code=int(fields[49]) if len(fields) > 49 else 0,
         image=(int(fields[23]), int(fields[25])) if len(fields) > 25 and fields[25] != b"0" else (0, 0),
+        has_memory=fields[20] != b"0",
     )
 
 
@@ -107,6 +109,12 @@ def is_running(pid: int) -> bool:
     """Whether a process of this number still runs code, as far as is known."""
     found = stat(pid)
     return found is not None and found.is_alive
+
+
+def is_at_its_end(pid: int) -> bool:
+    """Whether it has ended or is within its exit, where nothing of it can be read and no parent is told yet."""
+    found = stat(pid)
+    return found is None or not found.is_alive or not found.has_memory
 
 
 def is_ours(found: Stat | None) -> bool:

@@ -158,6 +158,7 @@ def _environment() -> dict[str, str] | None:
 
 
 def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
+    refusal = ""
     while training.poll() is None:
         begin_s = time.thread_time()
         try:
@@ -166,9 +167,11 @@ def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
                 return True
         except NoRanksError:
             pass
-        except TuiadvisorError:
-            if training.poll() is None:
+        except TuiadvisorError as error:
+            # Within its exit nothing of a process can be read, and it cannot be waited for yet: what is so stays so.
+            if str(error) == refusal:
                 raise
+            refusal = str(error)
         time.sleep(look_pause_s(time.thread_time() - begin_s))
     return False
 
