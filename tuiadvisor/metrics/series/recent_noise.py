@@ -26,13 +26,20 @@ WITHOUT_TAILS: Final = (5, 95)  # percentiles: one long step correlates with not
 
 def noise_s(deviation_RK: Floats) -> float:
     """Standard deviation of a step of the typical rank; 0 for fewer than two steps."""
-    if deviation_RK.shape[1] < 2 or not deviation_RK.shape[0]:
-        return 0.0
-    some = deviation_RK[:: max(1, -(-deviation_RK.shape[0] // MAX_RANKS))]
+    return float(noise_of_parts_s(deviation_RK[None])[0])
+
+
+def noise_of_parts_s(deviation_PRK: Floats) -> Floats:
+    """The same of P parts of a run with as many steps each."""
+    num_parts, num_ranks, num_steps = deviation_PRK.shape
+    if num_steps < 2 or not num_ranks:
+        return np.zeros(num_parts)
+    some = deviation_PRK[:, :: max(1, -(-num_ranks // MAX_RANKS))]
     # Late in every third step most neighbours differ, but not most steps; after a change of level it is the other way.
-    of_neighbours = median(np.abs(np.diff(some, axis=1)).ravel()) / float(np.sqrt(2))
-    of_level = median(np.abs(some - medians(some, 1)[:, None]).ravel())
-    return MAD_TO_SIGMA * min(of_neighbours, of_level)
+    of_neighbours_P = medians(np.abs(np.diff(some, axis=2)).reshape(num_parts, -1), 1) / float(np.sqrt(2))
+    levels = medians(some.reshape(-1, num_steps), 1).reshape(num_parts, -1, 1)
+    of_level_P = medians(np.abs(some - levels).reshape(num_parts, -1), 1)
+    return np.asarray(MAD_TO_SIGMA * np.minimum(of_neighbours_P, of_level_P))
 
 
 def recent_noise_s(deviation_RK: Floats) -> float:

@@ -7,14 +7,13 @@ sequence lengths by lot) has no stretches and is none of this; one rank that com
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
-from tuiadvisor.metrics.series.recent_noise import noise_s
+from tuiadvisor.metrics.series.recent_noise import noise_of_parts_s
 from tuiadvisor.metrics.series.what_if import Gain, gain
 from tuiadvisor.metrics.steps.arrays import column_median, median, row_mad_sigma, row_percentiles
 
@@ -158,8 +157,15 @@ def _noise_K(deviation_RK: Floats) -> Floats:
     whole_s = median(row_mad_sigma(np.diff(deviation_RK, axis=1))) / float(np.sqrt(2))
     num_parts = max(1, num_steps // NOISE_STEPS)
     edges = np.linspace(0, num_steps, num_parts + 1).astype(np.int64)
-    parts = [noise_s(deviation_RK[:, start:stop]) for start, stop in itertools.pairwise(edges.tolist())]
-    return np.asarray(np.maximum(whole_s, np.repeat(parts, np.diff(edges))))
+    lengths, parts = np.diff(edges), np.zeros(num_parts)
+    for length in {
+        int(lengths.min()),
+        int(lengths.max()),
+    }:  # together: of thousands of steps each call would count
+        (which,) = np.nonzero(lengths == length)
+        columns = edges[which, None] + np.arange(length)
+        parts[which] = noise_of_parts_s(deviation_RK[:, columns].transpose(1, 0, 2))
+    return np.asarray(np.maximum(whole_s, np.repeat(parts, lengths)))
 
 
 def _running_median(padded_RK: Floats, num_steps: int) -> Floats:
