@@ -17,7 +17,7 @@ from tuiadvisor.metrics.series.change_points import Change, find_changes
 from tuiadvisor.metrics.series.mean_shift import find_mean_changes
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
-from tuiadvisor.metrics.window.waves import job_comes_and_goes
+from tuiadvisor.metrics.window.waves import job_comes_and_goes, new_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ ALIKE_SHIFT: Final = 0.5  # ... show so much of the change
 SETTLED_STEPS: Final = (
     20  # measured: another tenant can hold a phase or one rank up for 10 to 19 (rule straggler)
 )
+SETTLED_S: Final = 1.0  # measured: of steps of 3 ms it does so for 30 to 90, bursts of 0.3 to 0.7 s
 COMPARED_STEPS: Final = 64
 MANY_LEVELS: Final = 5  # of fewer long ones the interval of their mean reaches down to zero
 
@@ -43,6 +44,24 @@ class PhaseChange:
 
     phase: str
     change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The last column at which a level may have begun that lasts until now, to be believed."""
+
+    by_steps: int
+    by_time: int  # of a series that changes more than once: a burst of another tenant's is over by then
+
+    def since(self, changes: tuple[Change, ...]) -> int:
+        """changes: those of the same series. One alone in all that is held is no restless host."""
+        return self.by_steps if len(changes) < 2 else min(self.by_steps, self.by_time)
+
+
+def settled(cycle_K: Floats) -> Settled:
+    """cycle_K: seconds a step, of all columns."""
+    since_s_K = np.cumsum(np.nan_to_num(cycle_K)[::-1])[::-1]
+    return Settled(cycle_K.size - SETTLED_STEPS, int(np.count_nonzero(since_s_K >= SETTLED_S)) - 1)
 
 
 def alternates(changes: tuple[Change, ...]) -> bool:
@@ -58,12 +77,19 @@ def alternates(changes: tuple[Change, ...]) -> bool:
 
 
 def common_changes(
-    table: StepTable, rows: Ints, columns: Ints, transfer_K: Floats, min_shift: float, *, held: HeldSteps
+    table: StepTable,
+    rows: Ints,
+    columns: Ints,
+    transfer_K: Floats,
+    min_shift: float,
+    *,
+    held: HeldSteps,
+    since: Settled,
 ) -> tuple[PhaseChange, ...]:
     """Settled changes of single phases that all ranks share, in order of their steps.
 
     rows, columns: of the table, what is compared (no row: all). transfer_K: of these columns, NaN where arrivals are
-    not seen. min_shift: seconds; smaller ones are of no interest.
+    not seen. min_shift: seconds; smaller ones are of no interest. since: of `settled`, of these columns.
     """
     if not columns.size:
         return ()
@@ -74,26 +100,28 @@ def common_changes(
         values = table.phase_s_PRK[PHASE_INDEX[phase]][np.ix_(chosen, columns)]
         values = values[np.isfinite(values).all(axis=1)]
         if values.shape[0]:
-            found += [PhaseChange(phase, change) for change in _settled(values, min_shift, held)]
+            found += [PhaseChange(phase, change) for change in _settled(values, min_shift, held, since)]
     if np.isfinite(transfer_K).all():
-        changes = _settled(transfer_K[None], min_shift, held)
+        changes = _settled(transfer_K[None], min_shift, held, since)
         found += [PhaseChange("comm_exposed", change) for change in changes]
     return tuple(sorted(found, key=lambda entry: entry.change.index))
 
 
-def _settled(values_RK: Floats, min_shift: float, held: HeldSteps) -> list[Change]:
+def _settled(values_RK: Floats, min_shift: float, held: HeldSteps, since: Settled) -> list[Change]:
     typical_K = medians(values_RK, 0)
-    changes = find_changes(typical_K, min_shift)
-    if alternates(changes) or job_comes_and_goes(changes, typical_K.size, held):
+    all_changes = find_changes(typical_K, min_shift)
+    if alternates(all_changes) or job_comes_and_goes(all_changes, typical_K.size, held):
+        return []
+    changes = new_levels(all_changes, typical_K.size)
+    if all_changes and not changes:
         return []
     # Long in every third step: no level moves, but the mean does.
     middle = medians if changes else _means
     changes = changes or find_mean_changes(typical_K, min_shift)
-    return [
-        change
-        for change in changes
-        if typical_K.size - change.index >= SETTLED_STEPS and _is_common(values_RK, change, middle)
-    ]
+    latest = min(
+        since.by_steps, since.by_time
+    )  # of six phases each changes but once, and the host is restless
+    return [change for change in changes if change.index <= latest and _is_common(values_RK, change, middle)]
 
 
 def onset(series_K: Floats, min_shift: float) -> int | None:

@@ -2,7 +2,8 @@
 
 In: work between barriers and cycle of the steady steps, no NaN.  Out: Regime: where the window begins, and every
 verified change of level, of the job and of single ranks. Noise of a shared machine changes levels too, for ten or
-twenty steps at a time: a change counts at once only if it is one rank's or one phase's, else when it has lasted.
+twenty steps at a time: a change counts at once only if it is the first of one rank's or one phase's, else when it has
+lasted.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drif
 from tuiadvisor.metrics.series.slow_noise import peers_of, slow_noise, without_levels
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, median, medians
 from tuiadvisor.metrics.window.growth import growth_phase
-from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
+from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates, settled
 from tuiadvisor.metrics.window.rank_changes import MAX_SEARCHED_RANKS, find_rank_changes
 from tuiadvisor.metrics.window.waves import (
     is_high,
     job_comes_and_goes,
+    new_levels,
     rank_comes_and_goes,
     times_high,
 )
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.held_steps import HeldSteps
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.metrics.window.phase_levels import PhaseChange
+    from tuiadvisor.metrics.window.phase_levels import PhaseChange, Settled
     from tuiadvisor.metrics.window.rank_changes import RankChanges
 
 MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not looked for
@@ -101,20 +103,20 @@ def find_regime(
     cycle_s = median(cycle_K)
     found = find_rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s, held)
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
-    by_row, intermittent = found.dating, found.intermittent
-    starts = _rank_starts(found, cycle_s, cycle_K.size)
+    by_row, intermittent, since = found.dating, found.intermittent, settled(cycle_K)
+    starts = _rank_starts(found, work_RK, cycle_s, since)
     times_late = _times_late(found, work_RK, held)
     if not (alternates(cycle_changes) or job_comes_and_goes(cycle_changes, cycle_K.size, held)):
         starts += [
             _Start(change, None)
-            for change in cycle_changes
+            for change in new_levels(cycle_changes, cycle_K.size)
             if abs(change.shift) >= NEW_REGIME_SHARE * cycle_s
-            and _is_believed(table, columns, change.index, cycle_K.size)
+            and _is_believed(table, columns, change.index, cycle_changes, since)
         ]
     starts += _drift_starts(beyond_RK, cycle_s)
     bursts = [change.index for row in intermittent for change in found.levels[row]]
     starts = [start for start in starts if all(_is_apart(start.change, index) for index in bursts)]
-    starts += _mean_starts(found, cycle_s, cycle_K.size)
+    starts += _mean_starts(found, work_RK, cycle_s, since)
     lasting = {row: levels for row, levels in found.levels.items() if row not in intermittent}
     levelled = partial(without_levels, levels=lasting, least_s=NEW_REGIME_SHARE * cycle_s)
     starts = _beyond_slow_noise(starts, work_RK, as_was_RK, levelled)
@@ -212,23 +214,23 @@ def _is_apart(change: Change, index: int) -> bool:
     return abs(change.index - index) > MIN_SEGMENT_STEPS
 
 
-def _rank_starts(found: RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+def _rank_starts(found: RankChanges, work_RK: Floats, cycle_s: float, since: Settled) -> list[_Start]:
     """Changes of a single rank's level, one that comes and goes left out."""
     return [
         _Start(change, row)
         for row, changes in found.levels.items()
         if row not in found.intermittent
         for change in changes
-        if _begins_level(change, found.num_ranks, cycle_s, num_steps)
+        if _begins_level(change, changes, work_RK[row], _large_s(found.num_ranks, cycle_s), since)
     ]
 
 
-def _mean_starts(found: RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+def _mean_starts(found: RankChanges, work_RK: Floats, cycle_s: float, since: Settled) -> list[_Start]:
     return [
         _Start(change, row)
         for row, changes in found.means.items()
         for change in changes
-        if _begins_level(change, found.num_ranks, cycle_s, num_steps)
+        if _begins_level(change, changes, work_RK[row], _large_s(found.num_ranks, cycle_s), since)
     ]
 
 
@@ -275,10 +277,24 @@ def _large_s(num_ranks: int, cycle_s: float) -> float:
     return NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
 
 
-def _begins_level(change: Change, num_ranks: int, cycle_s: float, num_steps: int) -> bool:
-    """A rank falls back among the others whenever those are held up for a moment: wait whether it lasts."""
-    large = _large_s(num_ranks, cycle_s)
-    return change.shift >= large or (change.shift <= -large and num_steps - change.index >= SETTLED_STEPS)
+def _begins_level(
+    change: Change, changes: tuple[Change, ...], own_K: Floats, large_s: float, since: Settled
+) -> bool:
+    """A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
+
+    It is last among them, too, when those are well again: of its own work nothing grew. And one that was last for a
+    moment before may be so again. changes: all of its own. own_K: its work.
+    """
+    if abs(change.shift) < large_s:
+        return False
+    is_first = len(changes) == 1 and bool(_growth_s(own_K, change.index) >= OWN_GROWTH * change.shift > 0)
+    return is_first or change.index <= since.since(changes)
+
+
+def _growth_s(work_RK: Floats, index: int) -> Floats:
+    """By how much the mean work after a column is longer than before it."""
+    before = work_RK[..., max(0, index - COMPARED_STEPS) : index]
+    return np.asarray(work_RK[..., index : index + COMPARED_STEPS].mean(axis=-1) - before.mean(axis=-1))
 
 
 def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:
@@ -289,8 +305,10 @@ def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:
     return row, Change(change.index, float(before[row]), float(after[row]))
 
 
-def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) -> bool:
-    if num_steps - index >= SETTLED_STEPS:
+def _is_believed(
+    table: StepTable, columns: Ints, index: int, changes: tuple[Change, ...], since: Settled
+) -> bool:
+    if index <= since.since(changes):
         return True
     phase, cover = growth_phase(table, columns, index)
-    return phase != "comm_exposed" and cover >= ONE_PHASE
+    return len(changes) == 1 and phase != "comm_exposed" and cover >= ONE_PHASE

@@ -64,6 +64,29 @@ def comes_and_goes(changes: tuple[Change, ...], num_steps: int, held_K: Floats |
     return may_go_on(num_steps - changes[-1].index, alike or list(lengths.values()))
 
 
+def new_levels(changes: tuple[Change, ...], num_steps: int) -> tuple[Change, ...]:
+    """Those changes of a series of so many steps that lead to where it has not been again and again.
+
+    The noise of a shared host has levels of all sizes: what passes the same middle the same way a third time is one
+    more of them, and no level that begins.
+    """
+    return tuple(change for change in changes if not _is_one_more(change, changes, num_steps))
+
+
+def _is_one_more(change: Change, changes: tuple[Change, ...], num_steps: int) -> bool:
+    middle = (change.before + change.after) / 2
+    passing = [one for one in changes if (one.before - middle) * (one.after - middle) < 0]
+    ends = [*(one.index for one in passing[1:]), num_steps]
+    stays = [
+        (one, end - one.index) for one, end in zip(passing, ends, strict=True) if one.shift * change.shift > 0
+    ]
+    was_there = passing[0].shift * change.shift < 0  # from the first step on: for how long is not seen
+    if len(stays) + was_there < MIN_TIMES:
+        return False
+    own = next(length for one, length in stays if one is change)
+    return may_go_on(own, [length for one, length in stays if one is not change])
+
+
 def may_go_on(length: int, lengths: list[int]) -> bool:
     """Whether the present stretch may be one more of those; else the run has come to rest at its level."""
     return not lengths or length <= MAX_LONGER * max(lengths)

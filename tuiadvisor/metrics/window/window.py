@@ -15,7 +15,7 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.steps.held_steps import HeldSteps
 from tuiadvisor.metrics.steps.step_table import cells
-from tuiadvisor.metrics.window.phase_levels import common_changes
+from tuiadvisor.metrics.window.phase_levels import common_changes, settled
 from tuiadvisor.metrics.window.rank_changes import deviations
 from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, find_regime
 from tuiadvisor.metrics.window.rotating import Wandering, find_wandering
@@ -76,7 +76,8 @@ def find_window(
         smallest_s = NEW_REGIME_SHARE * median(cycle)
         transfer = barrier.transfer_K[columns]
         transfer = transfer if all_ranks_heard else np.full_like(transfer, np.nan)
-        common = common_changes(table, rows, columns, transfer, smallest_s, held=held)
+        since = settled(cycle)
+        common = common_changes(table, rows, columns, transfer, smallest_s, held=held, since=since)
         regime = find_regime(table, columns, work, beyond, cycle, held=held, as_was_RK=as_was, common=common)
     if wandering is not None and wandering.since > regime.start:
         nobodys = replace(regime, begun_by=None, begun_by_row=None, begun_by_phase=None, is_sliding=False)
