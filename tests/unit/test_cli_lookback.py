@@ -160,7 +160,7 @@ def test_steps_strides_and_findings(watch: Watch) -> None:
 @pytest.mark.slow
 def test_what_is_no_longer_held_is_said() -> None:
     """Not silently another step: where the oldest is, and what would have kept it."""
-    watch = Watch(replace(JOB, num_steps=2600, num_ranks=2, faults=()))
+    watch = Watch(replace(JOB, num_steps=2600, num_ranks=17, faults=()))
     watch.give(1.0)
     watch.turn()
     past = watch.turn(SeekStep(3))

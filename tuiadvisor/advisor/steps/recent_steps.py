@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 # (ranks up to, steps kept a rank): 22 columns of 8 bytes, so at most about 100 MB.
-CAPACITIES: Final = ((256, 2048), (1024, 512), (4096, 128), (MAX_RANKS, 32))
+CAPACITIES: Final = ((16, 8192), (256, 2048), (1024, 512), (4096, 128), (MAX_RANKS, 32))
 KEPT: Final = tuple(
     name
     for name in STEP_COLUMNS

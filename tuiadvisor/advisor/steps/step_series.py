@@ -68,7 +68,7 @@ class SeriesCollector:
         oldest, newest = span
         if self._next is None:
             self._next = oldest
-        capacity = self._store.capacity
+        capacity = self._store.table_width
         self._next = max(self._next, newest - capacity + 2)
         last = newest - capacity // 4
         if last - self._next + 1 >= capacity // 2:

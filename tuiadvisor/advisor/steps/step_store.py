@@ -40,6 +40,9 @@ EARLY_STEPS: Final = 256  # kept for good: the warm-up must not scroll away
 MAX_EARLY_RANKS: Final = 1024  # their median stands for the others'
 MAX_TABLE_CELLS: Final = 1 << 16  # rank-steps a view looks at: 40 ms for 64 ranks
 MIN_TABLE_STEPS: Final = 256
+USUAL_TABLE_STEPS: Final = 2048  # at most, where these take long enough
+# Whether a rank lacks a core is told from 10 to 15 s of it (`off_core`): of steps of a millisecond that are many.
+LEAST_TABLE_S: Final = 20.0
 MAX_SUSPECTS: Final = 64  # ranks looked at step by step for having left the job's axis: 50 us each
 OUT_OF_STEP: Final = (
     "it makes fewer or more steps than the others (uneven inputs, as under Join), so its steps are not theirs"
@@ -381,8 +384,15 @@ class StepStore:
     @property
     def table_width(self) -> int:
         """How many steps a table has at most."""
-        num_rows = max(self.tracks.aligned_rows().size, 1)
-        return min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // num_rows))
+        rows = self.tracks.aligned_rows()
+        most = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // max(rows.size, 1)))
+        if most <= USUAL_TABLE_STEPS or not rows.size:
+            return min(most, USUAL_TABLE_STEPS)
+        own = self.recent.of_rank(int(rows[0]), USUAL_TABLE_STEPS)
+        span_s = float(own.mark_ns[-1] - own.mark_ns[0]) / 1e9 if own.step.size else 0.0
+        if own.step.size < USUAL_TABLE_STEPS // 2 or span_s <= 0:
+            return USUAL_TABLE_STEPS
+        return min(most, max(USUAL_TABLE_STEPS, round(own.step.size * LEAST_TABLE_S / span_s)))
 
     def met_table(self, first: int | None, last: int | None) -> tuple[StepTable, bool] | None:
         """As `table`, with those that have left the job's axis in the steps in which they meet it; None without any."""
