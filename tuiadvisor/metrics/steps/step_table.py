@@ -103,6 +103,12 @@ class StepTable:
         return frozenset() if self.steps is not None else frozenset(AFTER_BARRIER)
 
     @property
+    def tells_releases(self) -> bool:
+        """Whether a device's own clock tells of each record when its exchange was over, with none missing between."""
+        is_of_devices = self.steps is not None and not self.is_sampled
+        return is_of_devices and bool(np.isfinite(self.release_s_RK).any())
+
+    @property
     def is_sampled(self) -> bool:
         """Whether steps are missing between its columns, so that distances between them mean nothing."""
         return self.steps is not None and bool((np.diff(self.steps) != 1).any())
