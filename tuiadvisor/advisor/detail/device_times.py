@@ -14,7 +14,7 @@ do not decide, nothing is said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -36,18 +36,21 @@ if TYPE_CHECKING:
 
 MIN_STEPS: Final = 5  # fewer are an anecdote
 VIEW_STEPS: Final = 64  # the latest of a rank, for its own view
-# (ranks up to, measured steps kept a rank): 20 columns of 8 bytes, so at most about 85 MB.
+# (ranks up to, measured steps kept a rank): 21 columns of 8 bytes, so at most about 90 MB.
 CAPACITIES: Final = ((256, 512), (1024, 256), (1 << 13, 64))
 MAX_RANKS: Final = CAPACITIES[-1][0]
 RECENT_STEPS: Final = 12  # measured ones, whose distance is the present one
 MIN_EVEN: Final = 24  # measured steps: a verdict takes twenty
 MAX_PHASE_NS: Final = 86_400 * 10**9
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
-_BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE = range(6)
-_FIRST_PHASE: Final = 6
+# The last: of waits within forward, by how many there are more than backwards.
+_BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE, _MEETINGS = range(7)
+_FIRST_PHASE: Final = 7
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
 _PACE_OF: Final = np.array([COMPUTE.index(name) if name in COMPUTE else -1 for name in PHASES])
 _WIDTH: Final = _FIRST_PACE + len(COMPUTE)
+FORWARD: Final = PHASES.index("forward")
+BACKWARD: Final = PHASES.index("backward")
 _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
 # The host's clock: it says when the thread passed, not when the device did.
 _OF_HOST: Final = frozenset({"arrive_ns", "release_ns", "comm_total_ns"})
@@ -126,6 +129,9 @@ class DeviceTimes:
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
         waited = kept & (phase == COMM)
         np.maximum.at(values, (row[waited], slot[group][waited], _RELEASE), end[waited])
+        goes_on = np.append((phase[1:] == FORWARD) & ~first[1:], False)
+        more = (waited & goes_on).astype(np.int64) - (kept & (phase == BACKWARD))
+        np.add.at(values, (row[kept], slot[group][kept], _MEETINGS), more[kept])
         paced = kept & (_PACE_OF[phase] >= 0)
         cells = (row[paced], slot[group][paced])
         np.maximum.at(values, (*cells, _FIRST_PACE + _PACE_OF[phase[paced]]), behind[paced])
@@ -252,7 +258,9 @@ class DeviceTimes:
             _with_device(columns, held & present, cells, values, of_trace=self.of_trace),
             steps=jobs - shift,
         )
-        return table, bool(jobs[0] <= span[0] + 2)
+        # Once in each forward DDP sends its buffers: that is before the layers.
+        meets = bool(np.median(values[:, _MEETINGS]) > 0) and not self.of_trace
+        return replace(table, meets_within=meets), bool(jobs[0] <= span[0] + 2)
 
     def views(
         self, store: StepStore | None = None, first: int | None = None, last: int | None = None

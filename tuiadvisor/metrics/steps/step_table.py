@@ -54,6 +54,9 @@ class StepTable:
     origin_ns_R: Ints  # on the host's clock: where its seconds begin
     steps: Ints | None = None  # job step of each column, where they are not consecutive
     is_of_launches: bool = False  # ranks launch work for devices: how long their steps are says nothing of it
+    # Layers in whose forward ranks meet (SyncBatchNorm, experts): in their backward they do, too, where no border is,
+    # and what is waited for there looks like compute of whoever waits.
+    meets_within: bool = False
 
     @property
     def num_ranks(self) -> int:
@@ -273,6 +276,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
         origin_ns_R=table.origin_ns_R,
         steps=None if table.steps is None else of(table.steps),
         is_of_launches=table.is_of_launches,
+        meets_within=table.meets_within,
     )
 
 
