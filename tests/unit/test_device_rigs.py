@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from device_rigs import RIGS, TWINS, heat
+from device_troubles import in_pairs
 from device_weather import FAIR, WEATHER, flickering
 from device_worlds import judged, one, said_of, within
 from simulated_devices import DeviceJob, Fault, folded, frames, simulate, true_loss_s, view_of
@@ -77,6 +78,15 @@ def test_data_late_on_all_does_not_hide_that_a_device_is_slow_in_all_it_computes
 
     assert said.word == "right", said.words
     assert "r2 device" in said.words
+
+
+@pytest.mark.parametrize("num_steps", [214, 320])
+def test_ranks_of_the_quick_exchange_are_not_called_late_since_the_other_became_slow(num_steps: int) -> None:
+    """For most of the run both took as long: by the typical step of all, ranks 0 and 2 were late in backward."""
+    job = in_pairs(replace(DeviceJob(), num_ranks=4, sync_every=7, num_steps=num_steps))
+    view = view_of(job.with_faults(Fault("link", (1,), factor=8, onset=200)))
+    assert not view.stragglers
+    assert view.verdict.decision is None
 
 
 @pytest.mark.parametrize(
