@@ -133,7 +133,7 @@ RIGS: Final[dict[str, World]] = {
         also(lambda job: job.with_faults(Fault("copy", two_bad(job), 12 * MS)), everyone("link", factor=3)),
         two_bad,
         COPY,
-        findings=LINK,
+        findings=LINK | {"copy_in_step"},  # of two ranks both do
         must_all=False,
         is_sized=False,
     ),
@@ -251,9 +251,12 @@ RIGS: Final[dict[str, World]] = {
         is_sized=False,
     ),
     "two ranks share one device": World(
-        lambda job: job.with_faults(Fault("device", two_bad(job), factor=1.9)),
+        lambda job: replace(job, on_one_device=two_bad(job)).with_faults(
+            Fault("device", two_bad(job), factor=1.9)
+        ),
         two_bad,
         DEVICE,
+        sentence="share devices (2 ranks on one device); how much longer",  # both of two do: more cannot be known
         must_all=False,
         is_sized=False,
     ),

@@ -345,11 +345,24 @@ def judged(world: World, job: DeviceJob, view: RunView) -> Said:
         return Said("remark", words)
     if missing or not (named or hits or is_said):
         return Said("wrong", f"silent of {sorted(missing)[:4]}: {words}")
-    wanted_s = float(simulate(job).waits_s()[20:].min(axis=1).mean()) if world.is_least_wait else true_s
+    if world.is_least_wait:
+        true_s = float(simulate(job).waits_s()[20:].min(axis=1).mean())
+    elif named & guilty and guilty - named:
+        true_s = _cost_s(job, named, world.first)
     late_s = sum(one.loss_s_per_step for one in view.stragglers)
     return _sized(
-        world, late_s or max((found.loss_s_per_step or 0.0 for found in hits), default=0.0), wanted_s, words
+        world, late_s or max((found.loss_s_per_step or 0.0 for found in hits), default=0.0), true_s, words
     )
+
+
+def _cost_s(job: DeviceJob, ranks: set[int], first: int) -> float:
+    """What a step would be shorter by if these ranks alone were well: what others are late by is not theirs."""
+    left = (
+        fault if fault.ranks is None else replace(fault, ranks=tuple(sorted({*fault.ranks} - ranks)))
+        for fault in job.faults
+    )
+    cured = job.with_faults(*(fault for fault in left if fault.ranks is None or fault.ranks))
+    return simulate(job).mean_cycle_s(first) - simulate(cured).mean_cycle_s(first)
 
 
 def _misled(world: World, job: DeviceJob, view: RunView) -> str:

@@ -154,6 +154,7 @@ class DeviceJob:
     looking_rank: int = -1  # of this rank alone it does
     tokens: int = -1  # of a rank's step; -1: nobody tells
     parallel: dict[str, int] = field(default_factory=dict, hash=False)  # as the rank tells
+    on_one_device: tuple[int, ...] = ()  # these ranks compute on the device of the first of them
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -640,7 +641,7 @@ def hello(job: DeviceJob, host: str, device: str = "cuda") -> Frame:
                 "torch": "2.13.0",
                 "backend": "nccl",
                 "device": device,
-                "device_uuid": f"5f6a-{rank}",
+                "device_uuid": f"5f6a-{job.on_one_device[0] if rank in job.on_one_device else rank}",
                 "label": "train.py",
                 "command": "train.py --fast",
                 "parallel": dict(job.parallel),

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 from device_rigs import RIGS, TWINS, heat
+from device_troubles import in_pairs
 from device_weather import FAIR, WEATHER, flickering
 from device_worlds import judged, one, said_of, within
-from simulated_devices import DeviceJob, folded, frames, simulate
+from simulated_devices import DeviceJob, Fault, folded, frames, simulate, true_loss_s, view_of
 from thinned import thinned
 
 pytestmark = pytest.mark.slow
@@ -77,6 +78,31 @@ def test_data_late_on_all_does_not_hide_that_a_device_is_slow_in_all_it_computes
 
     assert said.word == "right", said.words
     assert "r2 device" in said.words
+
+
+@pytest.mark.parametrize("num_steps", [214, 320])
+def test_ranks_of_the_quick_exchange_are_not_called_late_since_the_other_became_slow(num_steps: int) -> None:
+    """For most of the run both took as long: by the typical step of all, ranks 0 and 2 were late in backward."""
+    job = in_pairs(replace(DeviceJob(), num_ranks=4, sync_every=7, num_steps=num_steps))
+    view = view_of(job.with_faults(Fault("link", (1,), factor=8, onset=200)))
+    assert not view.stragglers
+    assert view.verdict.decision is None
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "hot"),
+    [(3, (1, 2)), pytest.param(4, (1, 2, 3), marks=pytest.mark.extended), (8, (0, 1, 3, 4, 6))],
+)
+def test_more_than_half_of_the_ranks_held_back_in_turns_are_named(
+    num_ranks: int, hot: tuple[int, ...]
+) -> None:
+    """The level that ranks have in common is theirs: 9 % of the step was kept, for nobody was beyond it."""
+    job = heat(600)(replace(DeviceJob(), num_ranks=num_ranks, sync_every=7))
+    job = job.with_faults(Fault("device", hot, factor=1.25, every=200, length=100))
+    view = view_of(job)
+    assert hot == tuple(sorted(one.rank for one in view.stragglers))
+    assert {"device"} == {one.cause for one in view.stragglers}
+    assert true_loss_s(job, 88) == pytest.approx(sum(one.loss_s_per_step for one in view.stragglers), rel=0.1)
 
 
 @pytest.mark.parametrize("num_ranks", thinned([2, 4, 8], [4]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,3 +68,14 @@ def test_another_devices_trouble_that_is_over_is_no_noise(num_ranks: int, before
     view = view_of(job.with_faults(slow, over))
     assert {1} == named(view), said(view)
     assert is_near(view.stragglers[0].loss_s_per_step, true_loss_s(job.with_faults(slow))), said(view)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_collections_that_began_in_the_middle_of_a_run_are_said(num_ranks: int) -> None:
+    """Few long steps after many without tell little of a mean; but the collector was seen in each of them."""
+    fault = Fault("gc", None, 0.2, chance=1 / 30, onset=200)
+    job = replace(DeviceJob(), num_ranks=num_ranks, sync_every=7, seed=1, num_steps=500, queue=12)
+    view = view_of(job.with_faults(fault))
+    assert [("unaligned_collection", "warning")] == [
+        (one.id, one.severity) for one in view.findings if one.severity != "info"
+    ]

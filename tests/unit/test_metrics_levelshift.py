@@ -50,3 +50,25 @@ def test_a_transfer_that_takes_longer_is_said() -> None:
     shift = shift_with(Fault("comm", ALL, 10 * MS, onset=SINCE))
     assert shift is not None
     assert "comm_exposed" == shift.phase
+
+
+def test_steps_too_restless_to_tell_are_longer_where_a_phase_of_all_ranks_is() -> None:
+    """Heat that comes and goes within seconds: a phase began the window, and nothing said by how much."""
+    found = folded(frames(Job(num_steps=NUM_STEPS, faults=(Fault("forward", ALL, 10 * MS, onset=SINCE),))))
+    timed = found.store.table()
+    assert timed is not None
+    table = timed[0]
+    barrier = find_barrier(table, np.ones(table.num_ranks, dtype=np.bool_))
+    columns = np.flatnonzero(np.isfinite(barrier.cycle_K))
+    at = int(np.searchsorted(table.first_step + columns, SINCE))
+
+    def told(change: Change) -> LevelShift | None:
+        regime = Regime(at, (), {}, frozenset(), change, None, "forward")
+        return level_shift(table, regime, columns, barrier.cycle_K[columns], barrier.transfer_K[columns])
+
+    shift = told(Change(at, 8 * MS, 18 * MS))
+    assert shift is not None
+    assert (SINCE, "forward") == (shift.since_step, shift.phase)
+    # What one phase has more and another one less makes no step longer.
+    assert told(Change(at, 8 * MS, 48 * MS)) is None
+    assert told(Change(at, 18 * MS, 8 * MS)) is None

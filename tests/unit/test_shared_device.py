@@ -10,6 +10,7 @@ import pytest
 from synthetic_run import Job, encoded, folded
 from test_advisor_deviceclocks import gpu, recorded
 
+from tuiadvisor.advisor.cluster.placement import Placements
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import GivenWork
 from tuiadvisor.report.document import document
@@ -136,3 +137,26 @@ def test_the_probe_tells_what_of_its_device_a_rank_may_use(
     found = {name: told.get(name) for name in ("device_name", "multiprocessors", "mps_share")}
     wanted = {"device_name": "NVIDIA H200", "multiprocessors": 58, "mps_share": "45"}
     assert found == (wanted if seen else dict.fromkeys(wanted))
+
+
+def test_ranks_that_share_a_device_are_said_to_and_what_is_not_known_of_it() -> None:
+    """Two devices slow alike in all they compute were "keep: no loss found", though both ranks were on one."""
+    shared, alone = viewed([0, 0]), viewed([0, 1])
+    (found,) = [one for one in shared.findings if one.id == "shared_device"]
+    assert ("info", (0, 1)) == (found.severity, found.ranks)
+    assert "2 ranks on one device" in found.message
+    assert "shared_device" not in {one.id for one in alone.findings}
+
+
+def test_containers_on_one_host_share_a_device_whatever_their_names() -> None:
+    """One device is sliced by time for pods whose host names differ; a short name is a host's own."""
+    told = Placements()
+    whole, short = "5f6a0c1e-0d3b-4a57-9b5e-3c2f00000001", "0"
+    ranks = [
+        (0, "pod-a", whole),
+        (1, "pod-b", whole),
+        (2, "pod-a", short),
+        (3, "pod-b", short),
+        (4, "pod-b", ""),
+    ]
+    assert [2, 2, 1, 1, None] == [one.num_on_device for one in told.of_ranks(ranks)]

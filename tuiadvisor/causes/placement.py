@@ -1,4 +1,4 @@
-"""Ranks far from their devices or at a lower priority, unlike devices or shares of them, links with lanes missing.
+"""Ranks far from their devices, at a lower priority, sharing one; unlike devices or shares; links with lanes missing.
 
 These are facts of the machine; what they cost a step is not in them. Where they make a rank late its straggler finding
 says how much, so none of these is more than a remark.
@@ -30,6 +30,8 @@ placement devices_differ flag 1 if ranks compute on devices of different names, 
 placement unlike_words text what differs, and on which ranks
 placement shares_differ flag 1 if ranks may use different numbers of multiprocessors of devices of one name
 placement share_words text how many multiprocessors, on which ranks
+placement devices_shared flag 1 if several ranks of the job compute on one device
+placement sharing_words text how many of them, on how many devices
 placement lanes_missing flag 1 if their devices' PCIe links have fewer lanes than device and slot can
 placement lanes_words text how many of how many lanes, on which ranks
 placement priority_lower flag 1 if ranks have a higher nice value than the typical other one, and are not late for it
@@ -41,7 +43,7 @@ def measure(diagnosis: Diagnosis, facts: Facts, _job: Values) -> list[Measured]:
     """A subject each for what is far, what is unlike and what is narrow; none where nothing is."""
     late = {one.rank for one in diagnosis.stragglers}
     found = [_far(facts.placements, late), _unlike(facts.placements), _uneven(facts.placements)]
-    found += [_narrow(facts.placements), _yielding(diagnosis, facts)]
+    found += [_sharing(facts.placements), _narrow(facts.placements), _yielding(diagnosis, facts)]
     return [one for one in found if one is not None]
 
 
@@ -105,6 +107,16 @@ def _uneven(placements: tuple[RankPlacement, ...]) -> Measured | None:
     words = _grouped({rank: f"{num} multiprocessors" for rank, num in sorted(given.items())})
     fewer = [one for one in placements if given.get(one.rank, most) < most]
     return _subject(fewer, {"shares_differ": 1, "share_words": words})
+
+
+def _sharing(placements: tuple[RankPlacement, ...]) -> Measured | None:
+    """Each of them computes as long as all of these together: a device slow for that is as fast as any other."""
+    sharing = [one for one in placements if (one.num_on_device or 1) > 1]
+    if not sharing:
+        return None
+    num_devices = round(sum(1 / (one.num_on_device or 1) for one in sharing))
+    devices = "one device" if num_devices == 1 else f"{num_devices} devices"
+    return _subject(sharing, {"devices_shared": 1, "sharing_words": f"{len(sharing)} ranks on {devices}"})
 
 
 def _odd(placements: tuple[RankPlacement, ...], words_of: dict[int, str]) -> list[RankPlacement]:
@@ -186,7 +198,14 @@ def _capital(words: str) -> str:
 
 
 PLACEMENT: Final = Cause(
-    rules=("far_from_device", "unlike_devices", "unlike_shares", "lanes_missing", "lower_priority"),
+    rules=(
+        "far_from_device",
+        "unlike_devices",
+        "unlike_shares",
+        "shared_device",
+        "lanes_missing",
+        "lower_priority",
+    ),
     metrics=METRICS,
     scope="placement",
     measure=measure,

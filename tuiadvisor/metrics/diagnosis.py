@@ -43,7 +43,7 @@ MIN_CLEAR_LOSS: Final = 0.1  # of the step, the lower end of the interval
 LONG_STEP_S: Final = (
     0.5  # 20 steps of that are 10 s; shorter ones are worth waiting for, where more of them come
 )
-MIN_LOPSIDED: Final = 0.08  # of the step: the least that rule taking_turns speaks of, its high_on_devices
+MIN_LOPSIDED: Final = 0.08  # of the step, chosen: worth a second look, with habitual pauses taken out
 MAX_TURNS_OF_ONE: Final = 0.7  # of what ranks lose in turns
 
 

@@ -175,6 +175,8 @@ NAMES = {
     "shares_differ": "shares of devices differ",
     "unlike_words": "which devices",
     "share_words": "multiprocessors by rank",
+    "devices_shared": "ranks share a device",
+    "sharing_words": "ranks that share",
     "lanes_missing": "PCIe lanes missing",
     "lanes_words": "how many",
     "num_running": "requests running",

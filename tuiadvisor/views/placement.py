@@ -47,4 +47,5 @@ class RankPlacement:
     memory_far: bool | None = None  # none of its memory may be
     device: DeviceFacts | None = None
     multiprocessors: int | None = None  # of its device that it may use: fewer under CUDA MPS
+    num_on_device: int | None = None  # ranks of this job that compute on its device, this one included
     why: str = ""

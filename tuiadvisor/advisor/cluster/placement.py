@@ -6,6 +6,8 @@ only where both ends are known.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, plain_uuid
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_NODES: Final = 1024
 MAX_HOSTS: Final = 1 << 14
+UUID_LENGTH: Final = 32  # hexadecimal digits: so long a name no other machine's device has
 
 
 class Placements:
@@ -72,7 +75,12 @@ class Placements:
 
     def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankPlacement, ...]:
         """Of each rank (number, host, its device or "")."""
-        return tuple(self._of_rank(*each) for each in ranks)
+        places = list(ranks)
+        nums = Counter(_key(host, name) for _, host, name in places)
+        return tuple(
+            replace(self._of_rank(*each), num_on_device=nums[_key(*each[1:])] if each[2] else None)
+            for each in places
+        )
 
     def _of_rank(self, rank: int, host: str, name: str) -> RankPlacement:
         told, device = self._ranks.get(rank), self._devices.get((host, name)) if name else None
@@ -107,6 +115,11 @@ class Placements:
             multiprocessors=self._multiprocessors.get(rank),
             why="; ".join(whys),
         )
+
+
+def _key(host: str, name: str) -> tuple[str, str]:
+    """A device by its name: containers that a device was given to in turn have names of their own for one host."""
+    return ("" if len(name) >= UUID_LENGTH else host, name)
 
 
 def _is_far(nodes: tuple[int, ...] | None, device_node: int | None) -> bool | None:

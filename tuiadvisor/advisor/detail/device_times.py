@@ -14,7 +14,7 @@ do not decide, nothing is said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +23,7 @@ import numpy as np
 from tuiadvisor.advisor.steps.step_store import MAX_STEP
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.lateness.late_phase import KEEPS_PACE_SHARE, Pace
-from tuiadvisor.metrics.steps.step_table import OTHER, StepTable, build_table
+from tuiadvisor.metrics.steps.step_table import COMM, OTHER, StepTable, build_table
 from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import DeviceView
 
@@ -36,18 +36,21 @@ if TYPE_CHECKING:
 
 MIN_STEPS: Final = 5  # fewer are an anecdote
 VIEW_STEPS: Final = 64  # the latest of a rank, for its own view
-# (ranks up to, measured steps kept a rank): 18 columns of 8 bytes, so at most about 75 MB.
+# (ranks up to, measured steps kept a rank): 21 columns of 8 bytes, so at most about 90 MB.
 CAPACITIES: Final = ((256, 512), (1024, 256), (1 << 13, 64))
 MAX_RANKS: Final = CAPACITIES[-1][0]
 RECENT_STEPS: Final = 12  # measured ones, whose distance is the present one
 MIN_EVEN: Final = 24  # measured steps: a verdict takes twenty
 MAX_PHASE_NS: Final = 86_400 * 10**9
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
-_BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN = range(5)
-_FIRST_PHASE: Final = 5
+# The last: of waits within forward, by how many there are more than backwards.
+_BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE, _MEETINGS = range(7)
+_FIRST_PHASE: Final = 7
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
 _PACE_OF: Final = np.array([COMPUTE.index(name) if name in COMPUTE else -1 for name in PHASES])
 _WIDTH: Final = _FIRST_PACE + len(COMPUTE)
+FORWARD: Final = PHASES.index("forward")
+BACKWARD: Final = PHASES.index("backward")
 _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
 # The host's clock: it says when the thread passed, not when the device did.
 _OF_HOST: Final = frozenset({"arrive_ns", "release_ns", "comm_total_ns"})
@@ -124,6 +127,11 @@ class DeviceTimes:
         np.maximum.at(values, (*cells, _BRACKET), bracket[kept])
         np.bitwise_or.at(values, (*cells, _PHASES_SEEN), 1 << phase[kept])
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
+        waited = kept & (phase == COMM)
+        np.maximum.at(values, (row[waited], slot[group][waited], _RELEASE), end[waited])
+        goes_on = np.append((phase[1:] == FORWARD) & ~first[1:], False)
+        more = (waited & goes_on).astype(np.int64) - (kept & (phase == BACKWARD))
+        np.add.at(values, (row[kept], slot[group][kept], _MEETINGS), more[kept])
         paced = kept & (_PACE_OF[phase] >= 0)
         cells = (row[paced], slot[group][paced])
         np.maximum.at(values, (*cells, _FIRST_PACE + _PACE_OF[phase[paced]]), behind[paced])
@@ -247,10 +255,12 @@ class DeviceTimes:
             tuple(tracks.hosts[host] for host in tracks.host[aligned].tolist()),
             int(jobs[0] - shift),
             present,
-            _with_device(columns, held & present, cells, values, _OF_THREAD if self.of_trace else _OF_HOST),
+            _with_device(columns, held & present, cells, values, of_trace=self.of_trace),
             steps=jobs - shift,
         )
-        return table, bool(jobs[0] <= span[0] + 2)
+        # Once in each forward DDP sends its buffers: that is before the layers.
+        meets = bool(np.median(values[:, _MEETINGS]) > 0) and not self.of_trace
+        return replace(table, meets_within=meets), bool(jobs[0] <= span[0] + 2)
 
     def views(
         self, store: StepStore | None = None, first: int | None = None, last: int | None = None
@@ -391,9 +401,14 @@ def _with_device(
     held: Bools,
     cells: tuple[Ints, Ints],
     values: Ints,
-    of_host: frozenset[str],
+    *,
+    of_trace: bool,
 ) -> dict[str, Ints]:
-    """The columns of a table, R x K: what the device tells at these cells, the rest from the host's records."""
+    """The columns of a table, R x K: what the device tells at these cells, the rest from the host's records.
+
+    When the last exchange of a step was over its device tells, too; when its own work was, only by how long it waited.
+    """
+    of_host = _OF_THREAD if of_trace else _OF_HOST
     result = {}
     for name in STEP_COLUMNS:
         if name in _OF_DEVICE or name in of_host or name not in columns:
@@ -401,6 +416,8 @@ def _with_device(
         else:
             result[name] = np.where(held, columns[name], UNKNOWN)
     result["begin_ns"][cells], result["end_ns"][cells] = values[:, _BEGIN], values[:, _END]
+    if not of_trace:  # whose waits are those of any kernel
+        result["release_ns"][cells] = np.where(values[:, _RELEASE] > 0, values[:, _RELEASE], UNKNOWN)
     result["observed"][cells] = values[:, _PHASES_SEEN] | 1 << OTHER
     for index, name in enumerate(PHASES):
         result[f"{name}_ns"][cells] = values[:, _FIRST_PHASE + index]

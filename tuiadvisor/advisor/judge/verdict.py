@@ -49,6 +49,7 @@ SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up t
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
 )
+COMPUTED_LATE: Final = ("forward", "backward", "device", "host", "unknown")  # may go on into backward
 WAITING_PHASES: Final = ("data_wait", "comm_exposed")  # in which a thread may sleep, and is seen to wait
 NOT_DECIDED: Final = "Not decided"
 NOTHING_FOUND: Final = "no loss found is worth acting on"  # where no rule says it
@@ -224,7 +225,7 @@ def _of_remarks(
 ) -> Verdict:
     """Nothing stands above info: the run is kept, but beside what may cost something that nobody saw."""
     for entry in judged:
-        if not_seen := _leaves_open(entry):
+        if not_seen := _leaves_open(entry) or _lies_in_backward(entry, diagnosis):
             return _undecided(f"{entry.headline}, and {not_seen}")
     kept = _keep(judged, diagnosis, job_seconds, 0 if stages is not None else num_not_compared)
     return kept if stages is None else _of_stages(kept, judged, diagnosis, stages)
@@ -384,6 +385,18 @@ def _leaves_open(entry: Judged) -> str:
     return "" if cause is None else cause.leaves_open(entry.finding, entry.rule)
 
 
+def _lies_in_backward(entry: Judged, diagnosis: Diagnosis) -> str:
+    """What the others wait for a rank that computes longer is not known where they meet within backward, too."""
+    if not diagnosis.table.meets_within or not _is_late_in_compute(entry):
+        return ""
+    return "ranks meet within backward, too, where no clock tells what they wait for it: a capture of kernels does"
+
+
+def _is_late_in_compute(entry: Judged) -> bool:
+    """Late before forward, a rank is waited for at the first meeting, and all of that is seen."""
+    return entry.rule.scope == "straggler" and entry.finding.phase in COMPUTED_LATE
+
+
 def _remark(entry: Judged) -> bool:
     cause = cause_of(entry.rule.id)
     return cause is not None and cause.is_remark
@@ -533,6 +546,8 @@ def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: l
     if _is_order_unknown(diagnosis):
         return f"{first}; without that the mean step would take at best {then} instead of {now}."
     best = "at best " if chosen.at_best else ""
+    if diagnosis.table.meets_within and _is_late_in_compute(chosen):
+        best = "at most "  # what is waited for it within backward comes to it
     # The mean that stands elsewhere is that of the steps between them.
     step = "the mean step, pauses included," if chosen.rule.scope == "pause" else "the mean step"
     if beside:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.series.what_if import Gain, gain
+from tuiadvisor.metrics.series.what_if import Gain, gain, of_events
 from tuiadvisor.metrics.window.rotating import MAX_SHARE_OF_ONE
 
 if TYPE_CHECKING:
@@ -56,5 +56,7 @@ def collection_loss(
     large_K = loss_K >= LARGE * float(loss_K.max(initial=0.0))
     if total <= 0 or int(large_K.sum()) < MIN_EVENTS or float(by_row.max()) > MAX_SHARE_OF_ONE * total:
         return None
-    what_if = gain(cycle_K, np.minimum(loss_K, cycle_K))
+    # The collector itself was seen in each of them: how many will come is all that chance has a part in.
+    begins_K = large_K & ~np.append(False, large_K[:-1])
+    what_if = of_events(gain(cycle_K, np.minimum(loss_K, cycle_K)), int(begins_K.sum()))
     return CollectionLoss(what_if, float(np.median(loss_K[large_K & waited_K])), int(large_K.sum()))

@@ -73,8 +73,10 @@ def records_before(table: StepTable, barrier: Barrier, phase: str, *, is_of_some
     it is as long as its record, and what all ranks do after their barrier, or a process that meets none, is in it.
     `other` is what is left, on either side of the barrier. is_of_some: only some ranks do it, and the others wait.
     """
-    is_next = barrier.evidence == "arrival" or (barrier.evidence == "wait" and is_of_some)
-    if not is_next or phase not in table.paid_later:
+    is_next = barrier.evidence == "arrival" or (
+        barrier.evidence == "wait" and (is_of_some or table.tells_releases)
+    )
+    if not is_next or phase not in (AFTER_BARRIER if table.tells_releases else table.paid_later):
         return (0,)
     return (0, 1) if phase == PHASES[OTHER] else (1,)
 
@@ -217,10 +219,25 @@ def _waited_before_s(table: StepTable) -> Floats:
 
 def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
     work = table.step_s_RK - comm_RK
-    cycle = column_median(_by_clocks_that_went(table, complete_K))
+    cycle = column_median(_from_release(table, _by_clocks_that_went(table, complete_K)))
     transfer = -column_max(-comm_RK)
     complete = complete_K & (cycle > 0)
     return _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
+
+
+def _from_release(table: StepTable, step_RK: Floats) -> Floats:
+    """From one release to the next, R x K, where each record tells when its own was, as a device's does.
+
+    What a rank does after its release makes its own record longer and the next one of all others: of two ranks the
+    middle of both was half a pause in either step. No two records' clocks are compared.
+    """
+    if not table.tells_releases:
+        return step_RK
+    after_RK = table.end_s_RK - table.release_s_RK
+    before_RK = np.concatenate((np.full((after_RK.shape[0], 1), np.nan), after_RK[:, :-1]), axis=1)
+    from_release_RK = step_RK - after_RK + before_RK
+    known_K = (np.isfinite(from_release_RK) | ~np.isfinite(step_RK)).all(axis=0)
+    return np.where(known_K, from_release_RK, step_RK)
 
 
 def _by_clocks_that_went(table: StepTable, complete_K: Bools) -> Floats:

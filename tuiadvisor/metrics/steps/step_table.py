@@ -54,6 +54,9 @@ class StepTable:
     origin_ns_R: Ints  # on the host's clock: where its seconds begin
     steps: Ints | None = None  # job step of each column, where they are not consecutive
     is_of_launches: bool = False  # ranks launch work for devices: how long their steps are says nothing of it
+    # Layers in whose forward ranks meet (SyncBatchNorm, experts): in their backward they do, too, where no border is,
+    # and what is waited for there looks like compute of whoever waits.
+    meets_within: bool = False
 
     @property
     def num_ranks(self) -> int:
@@ -101,6 +104,12 @@ class StepTable:
         What makes a step longer may stand elsewhere: `barrier.records_before`.
         """
         return frozenset() if self.steps is not None else frozenset(AFTER_BARRIER)
+
+    @property
+    def tells_releases(self) -> bool:
+        """Whether a device's own clock tells of each record when its exchange was over, with none missing between."""
+        is_of_devices = self.steps is not None and not self.is_sampled
+        return is_of_devices and bool(np.isfinite(self.release_s_RK).any())
 
     @property
     def is_sampled(self) -> bool:
@@ -267,6 +276,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
         origin_ns_R=table.origin_ns_R,
         steps=None if table.steps is None else of(table.steps),
         is_of_launches=table.is_of_launches,
+        meets_within=table.meets_within,
     )
 
 

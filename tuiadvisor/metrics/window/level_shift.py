@@ -53,11 +53,11 @@ def level_shift(
     gradual = _gradual(table, columns, cycle_K, transfer_K)
     if gradual is not None:  # its levels are steps of a stair
         return gradual
-    if not regime.cycle_changes or regime.cycle_changes[-1].shift <= 0:
+    change = regime.cycle_changes[-1] if regime.cycle_changes else _of_phase(regime, cycle_K)
+    if change is None or change.shift <= 0:
         return None
     if comes_and_goes(regime.cycle_changes, cycle_K.size):  # the latest rise is one of many
         return None
-    change = regime.cycle_changes[-1]
     since_K = cycle_K[change.index :]
     # The way back may be too gradual to be a change of its own.
     if min(median(since_K), median(since_K[-SETTLED_STEPS:])) < (change.before + change.after) / 2:
@@ -70,6 +70,16 @@ def level_shift(
     before = columns[: change.index][-COMPARED_STEPS:]
     more = work_growth(table, before, columns[change.index :][:COMPARED_STEPS])
     return LevelShift(since, change.before, change.after, phase, cover, num_steps, work_growth=more)
+
+
+def _of_phase(regime: Regime, cycle_K: Floats) -> Change | None:
+    """Of steps too restless to tell it: a phase grew on all ranks, which began the window, and the steps with it."""
+    begun, at = regime.begun_by, regime.start
+    if regime.begun_by_phase is None or begun is None or begun.shift <= 0 or not 0 < at < cycle_K.size:
+        return None
+    found = Change(at, median(cycle_K[:at][-COMPARED_STEPS:]), median(cycle_K[at:]))
+    least_s = max(OWN_GROWTH * begun.shift, NEW_REGIME_SHARE * found.before)
+    return found if found.shift >= least_s else None
 
 
 def _gradual(table: StepTable, columns: Ints, cycle_K: Floats, transfer_K: Floats) -> LevelShift | None:

@@ -105,7 +105,7 @@ def find_regime(
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
     by_row, intermittent, since = found.dating, found.intermittent, settled(cycle_K)
     starts = _rank_starts(found, work_RK, cycle_s, since)
-    times_late = _times_late(found, work_RK, held)
+    times_late = _times_late(found, work_RK, held, MIN_SHIFT_SHARE * cycle_s)
     if not (alternates(cycle_changes) or job_comes_and_goes(cycle_changes, cycle_K.size, held)):
         starts += [
             _Start(change, None)
@@ -152,20 +152,35 @@ def find_regime(
     )
 
 
-def _times_late(found: RankChanges, work_RK: Floats, held: HeldSteps) -> dict[int, int]:
+def _times_late(found: RankChanges, work_RK: Floats, held: HeldSteps, min_shift: float) -> dict[int, int]:
     """Of rows that are late for a while, again and again, how many times, where their own work is longer then.
 
-    Where others become slow together, who does not falls behind them whenever they are well.
+    Where others become slow together, who does not falls behind them whenever they are well: of more than half of the
+    ranks the common level is theirs, and they are held against those that do not.
     """
-    result = {}
+    result, in_time = {}, []
     for row in sorted(found.intermittent & found.levels.keys()):
         levels, own_K = found.levels[row], work_RK[row]
         if row in found.in_turn or rank_comes_and_goes(row, levels, own_K.size, held):
-            high_K = is_high(levels, own_K.size)
-            rise_s = median(np.array([abs(change.shift) for change in levels]))
-            if float(own_K[high_K].mean() - own_K[~high_K].mean()) >= OWN_GROWTH * rise_s:
+            if _is_own(levels, own_K):
+                result[row] = times_high(levels)
+            else:
+                in_time.append(row)
+    others = np.setdiff1d(np.arange(work_RK.shape[0]), in_time)
+    if in_time and not result and 1 < others.size <= MAX_SEARCHED_RANKS:
+        quick_K = medians(work_RK[in_time], 0)
+        for row in others.tolist():
+            levels = find_changes(work_RK[row] - quick_K, min_shift)
+            if rank_comes_and_goes(row, levels, quick_K.size, held) and _is_own(levels, work_RK[row]):
                 result[row] = times_high(levels)
     return result if len(result) < work_RK.shape[0] else {}
+
+
+def _is_own(levels: tuple[Change, ...], own_K: Floats) -> bool:
+    """Whether the rank's own work is longer in the steps of the higher level."""
+    high_K = is_high(levels, own_K.size)
+    rise_s = median(np.array([abs(change.shift) for change in levels]))
+    return float(own_K[high_K].mean() - own_K[~high_K].mean()) >= OWN_GROWTH * rise_s
 
 
 def _earlier(starts: list[_Start], latest: Change, work_RK: Floats) -> tuple[tuple[Change, int | None], ...]:
