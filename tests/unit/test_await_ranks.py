@@ -8,16 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from patience import PATIENCE_S, wait_until
 
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.discovery import find_ranks
+from tuiadvisor.app import awaiting_ranks
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.errors import FailureError, TuiadvisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 # Its name makes it a launcher; what it starts has the variables of a rank.
@@ -79,6 +83,29 @@ def test_a_launcher_that_ends_ends_the_wait(launcher: subprocess.Popen[str]) -> 
 
     with pytest.raises(FailureError, match="the launcher ended before a rank appeared"):
         await_ranks([launcher.pid], "record", sleep=end)
+
+
+@pytest.mark.parametrize("is_within_exit", [False, True], ids=["ended", "within its exit"])
+def test_a_launcher_that_ends_while_it_is_looked_at_ends_the_wait(
+    launcher: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, is_within_exit: bool
+) -> None:
+    """The same words as where it ends between two looks: not that there is no such process, as if none had been."""
+
+    def end(pids: Sequence[int]) -> object:
+        living = procfs.stat(launcher.pid)
+        launcher.kill()
+        os.waitid(os.P_PID, launcher.pid, os.WEXITED | os.WNOWAIT)
+        if is_within_exit and living is not None:
+            exiting = replace(living, has_memory=False)
+            monkeypatch.setattr(procfs, "snapshot", lambda: {launcher.pid: exiting})
+            monkeypatch.setattr(procfs, "stat", lambda _: exiting)
+        return find_ranks(pids)
+
+    def look_on(_pause_s: float) -> None:
+        monkeypatch.setattr(awaiting_ranks, "find_ranks", end)
+
+    with pytest.raises(FailureError, match="the launcher ended before a rank appeared"):
+        await_ranks([launcher.pid], "record", sleep=look_on)
 
 
 @pytest.mark.slow
