@@ -34,7 +34,8 @@ _FLAGS: Final = (
 )
 
 
-_found: Final[list[tuple[bool, int]]] = []  # whether our logger propagated, and its level, before the first log
+# Whether our logger propagated, and its level, before the first log.
+_found: Final[list[tuple[bool, int]]] = []
 
 
 def _are_there(root: logging.Logger) -> bool:
