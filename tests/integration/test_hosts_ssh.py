@@ -20,13 +20,13 @@ from nodes import (
     PYTHONPATH,
     Node,
     can_make_nodes,
-    free_port,
     start_node,
     torchrun,
     wait_for_training,
     wait_until_no_agents,
 )
 from patience import PATIENCE_S, RECORD_FOR, complaints
+from ports import free_port
 from rank_loops import is_late, recorded_until
 from traps import Traps
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from asynchronous_device import Event, Stream, current_stream, stream
 from patience import PATIENCE_S
+from ports import free_port
 from thinned import thinned
 
 TESTS = Path(__file__).parents[1]
@@ -119,9 +119,7 @@ def test_an_event_recorded_again_is_another_mark() -> None:
 def times(folder: Path, *arguments: str) -> list[list[dict[str, float]]]:
     """Milliseconds of each span of each step by rank, of a training of two ranks, by its own events."""
     pytest.importorskip("torch")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     command = [sys.executable, "-W", "ignore", "-c", RANKS, "--steps", "30", "--times", str(folder / "times")]
     found = os.pathsep.join((str(TESTS / "light"), str(TESTS)))  # nothing is compiled
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": found}
