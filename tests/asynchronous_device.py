@@ -93,6 +93,17 @@ class Stream:
 
         self._put(host_function)
 
+    def hold(self) -> Callable[[], None]:
+        """Stand still until the answer is called: the host is then ahead by all that it has launched."""
+        opened = threading.Event()
+
+        def until_opened(_clock_ns: int) -> int:
+            opened.wait()
+            return time.monotonic_ns()
+
+        self.call(until_opened)
+        return opened.set
+
     def record_event(self, event: Event | None = None) -> Event:
         """An event that is passed when the stream comes to it."""
         event = event or Event()

@@ -49,6 +49,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--optimizer-ms", type=float, default=6.0)
     parser.add_argument("--launch-ms", type=float, default=0.8, help="of the host for one layer's kernels")
     parser.add_argument("--queue", type=int, default=device.QUEUE_LENGTH, help="launches that fit in")
+    parser.add_argument(
+        "--held", action="store_true", help="the device begins when the host has launched all steps"
+    )
     parser.add_argument("--fault-rank", type=int, default=0, help="-1: all of them")
     parser.add_argument(
         "--device-factor", type=float, default=1.0, help="that rank's kernels take so much longer"
@@ -287,6 +290,10 @@ def train(options: argparse.Namespace) -> None:
     criterion = nn.CrossEntropyLoss()
     loader = iter(DataLoader(Samples(data_ms / 1e3), batch_size=4, num_workers=0))
     times = Times(f"{options.times}.{rank}" if options.times else None)
+    let_go = None
+    if options.held:
+        compute.length = exchange.stream.length = sys.maxsize
+        let_go = compute.hold()
     step = 0
     while not options.steps or step < options.steps:
         times.begin_step()
@@ -307,6 +314,8 @@ def train(options: argparse.Namespace) -> None:
         if options.sync_every and step % options.sync_every == 0:
             compute.synchronize()  # what .item() does
     times.begin_step()
+    if let_go is not None:
+        let_go()
     times.close()
     compute.synchronize()
     dist.barrier()

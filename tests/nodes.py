@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,26 +38,6 @@ def can_make_nodes() -> bool:
         "true",
     ]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def free_port() -> int:
-    """A port of loopback that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def free_ports(number: int) -> int:
-    """The first of so many neighbouring ports that were free just now, below those that the kernel hands out."""
-    while True:
-        first = random.randrange(20_000, 32_000)  # noqa: S311 - a port, not a secret
-        try:
-            with ExitStack() as held:
-                for port in range(first, first + number):
-                    held.enter_context(socket.socket()).bind(("", port))
-                return first
-        except OSError:
-            continue
 
 
 @dataclass

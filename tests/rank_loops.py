@@ -10,7 +10,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from patience import PATIENCE_S, RECORD_FOR, wait_until
+from ports import free_port
 from training import end
 
 from tuiadvisor.cli import main
@@ -26,9 +26,7 @@ from tuiadvisor.cli import main
 @contextlib.contextmanager
 def training(script: str, kind: str, folder: Path, num_ranks: int = 2) -> Iterator[list[int]]:
     """So many ranks of `tests/script KIND FOLDER` under way; their pids."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     shared = {**os.environ, "OMP_NUM_THREADS": "1"}
     if num_ranks > 1:
         shared |= {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}

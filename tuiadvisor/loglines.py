@@ -34,6 +34,14 @@ _FLAGS: Final = (
 )
 
 
+# Whether our logger propagated, and its level, before the first log.
+_found: Final[list[tuple[bool, int]]] = []
+
+
+def _are_there(root: logging.Logger) -> bool:
+    return any(isinstance(handler, Lines) for handler in root.handlers)
+
+
 class Lines(logging.Handler):
     """Writes records to one descriptor. `close` at the end."""
 
@@ -50,6 +58,8 @@ class Lines(logging.Handler):
         self._num_lost = 0
         self._is_closed = False
         root = logging.getLogger(ROOT)
+        if not _are_there(root):
+            _found[:] = [(root.propagate, root.level)]
         root.propagate = False
         root.setLevel(logging.DEBUG)  # `log` has chosen already
         root.addHandler(self)
@@ -83,8 +93,13 @@ class Lines(logging.Handler):
             self.release()
 
     def close(self) -> None:
-        """Say what was lost, and let go of the file."""
-        logging.getLogger(ROOT).removeHandler(self)
+        """Say what was lost, and let go of the file; with the last of us the logger is as it was found."""
+        root = logging.getLogger(ROOT)
+        was_there = self in root.handlers
+        root.removeHandler(self)
+        if was_there and not _are_there(root):
+            root.propagate, level = _found[0]
+            root.setLevel(level)
         self.acquire()
         try:
             if not self._is_closed:  # at the end of the interpreter we are closed once more

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 from commands import BESIDE_A_TRAINING, file_commands
-from nodes import free_port
 from patience import PATIENCE_S, complaints
+from ports import free_port
 from training import running
 from traps import Traps
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from patience import PATIENCE_S, complaints
+from ports import free_ports
 from training import running
 
 from tuiadvisor.stream.keys import Invitation, read_invitation, write_invitation
@@ -62,17 +62,6 @@ def said(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def port_of_two() -> int:
-    """Free, as is the next one."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + 1))
-                return port
-
-
 def fleet_jobs(port: int) -> set[str]:
     """Of the figures of a page."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer:
@@ -81,7 +70,7 @@ def fleet_jobs(port: int) -> set[str]:
 
 def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
-    port = port_of_two()
+    port = free_ports(2)
     outlets = (f"--metrics={port}", "--label=team=vision")
     with (
         running(2, "--step-ms", "60", "--seconds", "3000") as (first, _),

@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S, RECORD_FOR
+from ports import free_port
 from rank_loops import diagnosis_once, is_late
 from training import end
 
@@ -27,13 +27,6 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[1] / "frameworks.py"
-
-
-def free_port() -> str:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def start(framework: str, folder: Path, arguments: list[str], **extra: str) -> subprocess.Popen[bytes]:
@@ -68,7 +61,7 @@ def wait_for_ready(folder: Path, num_ranks: int, processes: list[subprocess.Pope
 @contextlib.contextmanager
 def two_ranks(framework: str, folder: Path) -> Iterator[list[int]]:
     """Both ranks with the environment that torchrun sets, without waiting for its agent."""
-    port = free_port()
+    port = str(free_port())
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     shared |= {"TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0"}
     ranks = [

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port, free_ports
+from nodes import PYTHONPATH, SCRIPT, can_make_nodes
 from patience import PATIENCE_S, complaints, wait_until
+from ports import free_port, free_ports
 from rank_loops import is_late, recorded_until
 from traps import Traps
 

@@ -20,13 +20,13 @@ from nodes import (
     PYTHONPATH,
     Node,
     can_make_nodes,
-    free_port,
     start_node,
     torchrun,
     wait_for_training,
     wait_until_no_agents,
 )
-from patience import PATIENCE_S, complaints
+from patience import PATIENCE_S, RECORD_FOR, complaints
+from ports import free_port
 from rank_loops import is_late, recorded_until
 from traps import Traps
 
@@ -257,7 +257,7 @@ def test_what_fails_on_a_host_is_said_with_its_name(cluster: Cluster, tmp_path: 
         (["--hosts", "node1,-oProxyCommand=x"], r"not a host"),
         (["--hosts", "nowhere.invalid"], r"nowhere.invalid: .*(resolve|Name or service)"),
     ]:
-        command = cluster.command("record", "-o", str(cluster.folder / "failed.tuirec"), "--for", "8s")
+        command = cluster.command("record", "-o", str(cluster.folder / "failed.tuirec"), "--for", RECORD_FOR)
         done = subprocess.run(
             [*command, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )

@@ -17,13 +17,13 @@ import pytest
 from nodes import (
     TRAINING_ENV,
     can_make_nodes,
-    free_port,
     start_node,
     torchrun,
     wait_for_training,
     wait_until_no_agents,
 )
 from patience import PATIENCE_S, complaints
+from ports import free_port
 from rank_loops import is_late, recorded_until
 from training import end
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S, wait_until
+from ports import free_port
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from synthetic_run import MS, Fault, Job, final_view
@@ -33,12 +33,6 @@ pytestmark = pytest.mark.skipif(not PROMETHEUS, reason="no Prometheus server (pa
 def view() -> RunView:
     """A run with a straggler."""
     return final_view(Job(num_ranks=4).with_faults(Fault("backward", (2,), 8 * MS)))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from tuiadvisor.agent.discovery import (
     label_of,
     trainings,
 )
+from tuiadvisor.cli import watching
 from tuiadvisor.errors import SeveralTrainingsError, TuiadvisorError
 from tuiadvisor.events import RankState
 
@@ -543,6 +544,19 @@ def test_what_ends_between_two_looks_is_not_called_unreadable(
     with pytest.raises(TuiadvisorError, match="--pid 60: it has just ended"):
         find_ranks([60])
     assert trainings() == ([], 0)
+
+
+def test_what_ends_after_its_environment_was_read_is_not_called_another_program(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program and mappings are gone with its memory; older kernels show an empty environment then."""
+    machine.add(60, 1, ["/bin/bash"], comm="python", torch=False)
+    monkeypatch.setattr(procfs, "stat", {60: replace(machine.stats[60], has_memory=False)}.get)
+    with pytest.raises(TuiadvisorError, match="--pid 60: it has just ended"):
+        find_ranks([60])
+    machine.arguments[60] = TRAIN
+    with pytest.raises(TuiadvisorError, match="--pid 60: it has just ended"):
+        watching.refuse_without_torch([60])
 
 
 def test_launcher_without_ranks_can_be_waited_for(machine: Machine) -> None:

@@ -8,16 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from patience import PATIENCE_S, wait_until
 
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.discovery import find_ranks
+from tuiadvisor.app import awaiting_ranks
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.errors import FailureError, TuiadvisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 # Its name makes it a launcher; what it starts has the variables of a rank.
@@ -81,13 +85,36 @@ def test_a_launcher_that_ends_ends_the_wait(launcher: subprocess.Popen[str]) -> 
         await_ranks([launcher.pid], "record", sleep=end)
 
 
+@pytest.mark.parametrize("is_within_exit", [False, True], ids=["ended", "within its exit"])
+def test_a_launcher_that_ends_while_it_is_looked_at_ends_the_wait(
+    launcher: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, is_within_exit: bool
+) -> None:
+    """The same words as where it ends between two looks: not that there is no such process, as if none had been."""
+
+    def end(pids: Sequence[int]) -> object:
+        living = procfs.stat(launcher.pid)
+        launcher.kill()
+        os.waitid(os.P_PID, launcher.pid, os.WEXITED | os.WNOWAIT)
+        if is_within_exit and living is not None:
+            exiting = replace(living, has_memory=False)
+            monkeypatch.setattr(procfs, "snapshot", lambda: {launcher.pid: exiting})
+            monkeypatch.setattr(procfs, "stat", lambda _: exiting)
+        return find_ranks(pids)
+
+    def look_on(_pause_s: float) -> None:
+        monkeypatch.setattr(awaiting_ranks, "find_ranks", end)
+
+    with pytest.raises(FailureError, match="the launcher ended before a rank appeared"):
+        await_ranks([launcher.pid], "record", sleep=look_on)
+
+
 @pytest.mark.slow
 def test_a_limit_is_kept(launcher: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]) -> None:
     """In a log how long it has been is said after 10, 20 and 40 seconds."""
     now_s = [0.0]
 
     def pass_time(_pause_s: float) -> None:
-        now_s[0] += 1
+        now_s[0] += 5  # each look reads of all processes: 60 of them took three minutes on a busy machine
 
     with pytest.raises(FailureError, match="no rank in 60 s; --for 5m waits longer"):
         await_ranks([launcher.pid], "watch", 60, sleep=pass_time, clock=lambda: now_s[0])

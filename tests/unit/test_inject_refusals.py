@@ -89,6 +89,46 @@ def test_zombie() -> None:
     assert caught.value.reason == "zombie"
 
 
+@pytest.mark.parametrize(
+    ("state", "flags", "is_at_end"), [("R", 0, 0), ("R", 4, 1), ("D", 4, 1), ("Z", 4, 1)]
+)
+def test_a_process_within_its_exit_is_known_by_its_flags(
+    monkeypatch: pytest.MonkeyPatch, state: str, flags: int, is_at_end: int
+) -> None:
+    """As the kernel shows it between the last instruction and the zombie; the name may hold anything."""
+    line = f"7 (a) Z 4 (b) {state} 1 1 1 0 -1 {0x400000 + flags} 0 0".encode()
+    monkeypatch.setattr(process, "_read", lambda *_: line)
+    assert process.is_at_its_end(7) == bool(is_at_end)
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        FileNotFoundError("/proc/7/exe"),
+        refusals.refusal(7, "not_python", "it runs no program"),
+        refusals.refusal(7, "ptrace_forbidden", "the system forbids tracing it (Operation not permitted)"),
+        refusals.refusal(7, "changed", "its code is not that of the files it was started from"),
+    ],
+    ids=lambda met: getattr(met, "reason", "OSError"),
+)
+def test_what_is_missed_in_a_process_within_its_exit_is_its_end(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, met: Exception
+) -> None:
+    """It has no program, no mappings and may not be traced any more; of one that lives the same is said as it is."""
+
+    def meet(_pid: int) -> None:
+        raise met
+
+    monkeypatch.setattr("tuiadvisor.inject.preflight", meet)
+    with pytest.raises(type(met)) as caught:
+        inject(sleeper.pid, "pass")
+    assert met is caught.value
+    monkeypatch.setattr(process, "is_at_its_end", lambda _: True)
+    with pytest.raises(InjectError) as ended:
+        inject(sleeper.pid, "pass")
+    assert ("gone", "it ended during the injection") == (ended.value.reason, ended.value.what)
+
+
 def test_stopped_process(sleeper: subprocess.Popen[bytes]) -> None:
     """State T: the remedy names the process."""
     os.kill(sleeper.pid, signal.SIGSTOP)

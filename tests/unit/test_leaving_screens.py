@@ -151,3 +151,26 @@ def test_what_is_refused_once_is_looked_at_again(monkeypatch: pytest.MonkeyPatch
     finally:
         training.kill()
         training.wait()
+
+
+def test_a_command_is_waited_for_as_long_as_it_is_within_its_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Giving much memory back takes longer than the pause between two looks; its exit code comes after that."""
+    num_looks = 0
+
+    def look(_pids: list[int]) -> list[Any]:
+        nonlocal num_looks
+        num_looks += 1
+        if num_looks == 4:
+            training.kill()
+            training.wait()
+        raise TuiadvisorError("it has just ended")
+
+    monkeypatch.setattr(run_, "find_ranks", look)
+    monkeypatch.setattr(run_.procfs, "is_at_its_end", lambda _: True)
+    training = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert not run_._wait_for_ranks(training)
+    finally:
+        training.kill()
+        training.wait()
+    assert 4 == num_looks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import logging
 import os
 import re
 import stat
@@ -456,3 +457,14 @@ def test_whoever_catches_everything_raises_it_again_or_logs_its_traceback() -> N
                 wrong.append(f"{path.relative_to(ROOT)}:{handler.lineno}")
     assert found > 10
     assert [] == sorted(wrong)
+
+
+def test_after_the_last_log_warnings_go_where_they_went_before(tmp_path: Path) -> None:
+    """The program that imports us may have loggers of its own: the next log begins before the last one ends."""
+    root = logging.getLogger(loglines.ROOT)
+    before = (root.propagate, root.level)
+    for number in range(2):
+        log._begin(log.INFO, loglines.to_file("test", str(tmp_path / str(number))))
+        assert not root.propagate
+    log.stop()
+    assert before == (root.propagate, root.level)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import logging
 import re
 import subprocess
 import sys
@@ -223,9 +222,6 @@ def test_a_callback_that_fails_is_said_and_called_again(
 
     monkeypatch.setattr(notices, "SETTLE_S", 0.0)
     monkeypatch.setattr(notices, "GONE_S", 0.0)
-    monkeypatch.setattr(
-        logging.getLogger("tuiadvisor"), "propagate", True
-    )  # a log file of another test's: not
     late = final_view(Job(faults=(Fault("backward", (2,), 8 * MS),)))
     live = tuiadvisor.watch(on_finding=callback)
     feed = _Feed(late)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zmq
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from synthetic_run import MS, Job, encoded, frames
 
 from tuiadvisor.app.live_feed import LiveFeed
@@ -99,6 +99,9 @@ def summary_of(parts: list[list[bytes]], capsys: pytest.CaptureFixture[str], pat
     feed = LiveFeed(SlowHistory(parts), lambda: None)
     feed.start()
     try:
+        wait_until(
+            lambda: feed.history_share is not None, "the hub has answered"
+        )  # our own thread's start is no part
         assert 0 == watch_once(session, feed, patience_s, 0.0)
     finally:
         feed.stop()

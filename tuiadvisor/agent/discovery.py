@@ -108,6 +108,11 @@ def trainings() -> tuple[list[FoundTraining], int]:
     return found, scanner.num_unreadable
 
 
+def just_ended(pid: int) -> TuiadvisorError:
+    """What to raise where a named process ended while it was looked at."""
+    return TuiadvisorError(f"--pid {pid}: it has just ended; leave --pid out to list the trainings here")
+
+
 def has_torch(pid: int) -> bool:
     """Whether the process has loaded torch."""
     return procfs.maps_file(pid, TORCH_FILE)
@@ -315,9 +320,7 @@ class RankFinder:
             raise TuiadvisorError(f"--pid {pid}: no such process; leave --pid out to list the trainings here")
         if procfs.read(pid, "environ") is None:
             if procfs.is_at_its_end(pid):
-                raise TuiadvisorError(
-                    f"--pid {pid}: it has just ended; leave --pid out to list the trainings here"
-                )
+                raise just_ended(pid)
             # Root in a container, say, or a process with more rights than its user.
             if os.geteuid() in {0, procfs.owner(pid)}:
                 raise TuiadvisorError(
@@ -328,6 +331,8 @@ class RankFinder:
             self._add_launcher(pid)
             raise LauncherWithoutRanksError(pid, found.start_ticks)
         if not self._scanner.is_python(pid):
+            if procfs.is_at_its_end(pid):  # older kernels show an empty environment then
+                raise just_ended(pid)
             raise NoRanksError(
                 f"--pid {pid}: {found.comm} is not a Python process and no training runs below it;"
                 " name a rank's process"

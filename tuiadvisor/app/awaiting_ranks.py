@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.discovery import LauncherWithoutRanksError, find_ranks
-from tuiadvisor.errors import FailureError
+from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.text.printed import redraw, say_on_stderr
 
 if TYPE_CHECKING:
@@ -45,12 +45,16 @@ def await_ranks(
     try:
         while True:
             if launcher and not _lives(launcher, start_ticks):
-                raise FailureError(f"--pid {launcher}: the launcher ended before a rank appeared")
+                raise _ended(launcher)
             begin_s = time.thread_time()
             try:
                 find_ranks(pids)
             except LauncherWithoutRanksError as error:
                 launcher, start_ticks = error.pid, error.start_ticks
+            except TuiadvisorError:
+                if launcher and not _lives(launcher, start_ticks):  # since we looked
+                    raise _ended(launcher) from None
+                raise
             else:
                 return
             if limit_s is not None and line.elapsed_s() >= limit_s:
@@ -63,9 +67,13 @@ def await_ranks(
         line.end()
 
 
+def _ended(launcher: int) -> FailureError:
+    return FailureError(f"--pid {launcher}: the launcher ended before a rank appeared")
+
+
 def _lives(pid: int, start_ticks: int) -> bool:
     found = procfs.stat(pid)
-    return found is not None and found.is_alive and found.start_ticks == start_ticks
+    return found is not None and found.is_alive and found.has_memory and found.start_ticks == start_ticks
 
 
 class _WaitingLine:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tuiadvisor import log
 from tuiadvisor.advisor.judge.findings import catalog
+from tuiadvisor.agent import procfs
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks, has_torch
 from tuiadvisor.app.awaiting_ranks import look_pause_s
 from tuiadvisor.app.kept_output import KeptOutput
@@ -168,8 +169,8 @@ def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
         except NoRanksError:
             pass
         except TuiadvisorError as error:
-            # Within its exit nothing of a process can be read, and it cannot be waited for yet: what is so stays so.
-            if str(error) == refusal:
+            # Within its exit, which takes seconds where much memory is given back, nothing of a process can be read.
+            if str(error) == refusal and not procfs.is_at_its_end(training.pid):
                 raise
             refusal = str(error)
         time.sleep(look_pause_s(time.thread_time() - begin_s))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.leaving import END_GRACE_S
 from tuiadvisor.advisor.judge.findings import catalog
-from tuiadvisor.agent.discovery import find_ranks, has_torch
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.discovery import find_ranks, has_torch, just_ended
 from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.desk import Desk
@@ -157,6 +158,8 @@ def refuse_without_torch(pids: Sequence[int]) -> None:
     """TuiadvisorError for a process that cannot be training: nothing is put into it then."""
     for found in find_ranks(pids):
         if found.rank is None and not has_torch(found.pid):
+            if procfs.is_at_its_end(found.pid):
+                raise just_ended(found.pid)
             raise TuiadvisorError(
                 f"--pid {found.pid}: {found.label} has not loaded torch, so it is no PyTorch training (yet); "
                 "name a rank's process, or leave --pid out to find the trainings here"

@@ -7,7 +7,7 @@ ptrace with a thread started from one that is asleep; the same with a pending ca
 
 from __future__ import annotations
 
-from tuiadvisor.inject import armed, idle_thread, remote_exec, seccomp
+from tuiadvisor.inject import armed, idle_thread, process, remote_exec, seccomp
 from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, identify
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import find_interpreter
@@ -35,6 +35,11 @@ def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: st
     except OtherProcessError as other:
         raise refusal(pid, other.reason, other.what) from None
     except ProcessLookupError:
+        raise refusal(pid, "gone", "it ended during the injection") from None
+    except (InjectError, OSError) as error:
+        # Within its exit it has no program, no mappings and no right to be traced: whatever is missed says so.
+        if (isinstance(error, InjectError) and error.reason == "zombie") or not process.is_at_its_end(pid):
+            raise
         raise refusal(pid, "gone", "it ended during the injection") from None
 
 

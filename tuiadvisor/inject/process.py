@@ -26,6 +26,7 @@ _DELETED = " (deleted)"
 # What has the file's name now may be a FIFO or a terminal.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_BYTES = 16 << 20  # of one file in /proc; 65,530 anonymous mappings, as many as there may be, take 5 MiB
+_EXITING = 0x00000004  # PF_EXITING, include/linux/sched.h: set before the memory is given back
 _MAX_OBJECTS = 4096  # mapped files that are looked into; a training has some hundreds
 
 
@@ -95,6 +96,15 @@ def parse_maps(text: str) -> list[Mapping]:
 def status(pid: int) -> Status:
     """Facts of the process."""
     return parse_status(_read(pid, "status").decode(errors="replace"))
+
+
+def is_at_its_end(pid: int) -> bool:
+    """Whether it has ended or is within its exit: its memory is gone from then on, and no parent is told yet."""
+    try:
+        fields = _read(pid, "stat").rpartition(b")")[2].split()
+    except ProcessLookupError:
+        return True
+    return fields[0] in {b"Z", b"X"} or bool(int(fields[6]) & _EXITING)
 
 
 def maps(pid: int) -> list[Mapping]:

@@ -252,6 +252,7 @@ class _Line:
         self.receiver = receiver
         self.failed: Counter[str] = Counter()
         self._waiting: queue.Queue[Notice | None] = queue.Queue()
+        self._num_taken = self._num_done = 0  # notices; each is counted by one thread alone
         self.thread = threading.Thread(target=self._run, name="tuiadvisor-notices", daemon=True)
         self.thread.start()
 
@@ -259,6 +260,7 @@ class _Line:
         """Returns at once; whether there was room."""
         if self._waiting.qsize() >= MAX_WAITING:
             return False
+        self._num_taken += 1
         self._waiting.put(notice)
         return True
 
@@ -269,7 +271,7 @@ class _Line:
 
     def num_undelivered(self) -> int:
         """Notices that the thread still has: the one under way, and those behind it."""
-        return (1 + max(self._waiting.qsize() - 1, 0)) if self.thread.is_alive() else 0
+        return self._num_taken - self._num_done
 
     def _run(self) -> None:
         while (notice := self._waiting.get()) is not None:
@@ -284,6 +286,7 @@ class _Line:
                 logger.warning("%s: %s", self.receiver.name, why)
             else:
                 logger.info("%s: told in %.1f s", self.receiver.name, time.monotonic() - begin)
+            self._num_done += 1
 
 
 class Delivery:
