@@ -66,7 +66,7 @@ def test_every_finding_above_info_names_what_confirms_it(rule: object) -> None:
     for text in texts:
         assert set(re.findall(r"\b[A-Z]{3,}_?[A-Z]*\b", text)) <= {
             "PID", "RANK", "HOST", "FILE", "RUN", "DATA_DIR", "LARGE", "SMALL", "TORCH_LOGS", "CPU", "URL",
-            "CLOCK", "POWER", "PCI",
+            "CLOCK", "POWER", "PCI", "SHARED", "APART",
         }  # fmt: skip
 
 

@@ -297,13 +297,14 @@ def _begins_level(
 ) -> bool:
     """A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
 
-    It is last among them, too, when those are well again: of its own work nothing grew. And one that was last for a
-    moment before may be so again. changes: all of its own. own_K: its work.
+    It is last among them, too, when those are well again: of its own work nothing grew. Who was late before may be so
+    for a moment again. changes: all of its own. own_K: its work.
     """
     if abs(change.shift) < large_s:
         return False
-    is_first = len(changes) == 1 and bool(_growth_s(own_K, change.index) >= OWN_GROWTH * change.shift > 0)
-    return is_first or change.index <= since.since(changes)
+    if change.shift > 0 and _growth_s(own_K, change.index) >= OWN_GROWTH * change.shift:
+        return len(changes) == 1 or change.index <= since.by_steps
+    return change.index <= since.since(changes)
 
 
 def _growth_s(work_RK: Floats, index: int) -> Floats:
