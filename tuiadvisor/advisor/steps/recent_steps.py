@@ -156,6 +156,15 @@ class RecentSteps:
         mark = release if (release != UNKNOWN).mean() > 0.5 else end
         return RankSteps(steps, self.column("group_seq")[row, slots], mark)
 
+    def span_s(self, row: int, num_steps: int) -> float | None:
+        """How long the last so many steps of one row took, by their ends; None where either of those is not held."""
+        last = int(self._tracks.last_step[row])
+        ends = np.array([max(last - num_steps, 0), last])
+        if last < num_steps or not self.holds(np.array([row, row]), ends).all():
+            return None
+        first_ns, last_ns = self.column("end_ns")[row, ends % self.capacity].tolist()
+        return float(last_ns - first_ns) / 1e9
+
     def at(self, rows: Ints, local_RK: Ints) -> tuple[Ints, Ints, Bools]:
         """(sequence numbers, marks, whether held) of each row's own steps; as `of_rank` reads one row."""
         slots, at = local_RK % self.capacity, rows[:, None]

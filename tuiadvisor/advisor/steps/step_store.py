@@ -388,11 +388,11 @@ class StepStore:
         most = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // max(rows.size, 1)))
         if most <= USUAL_TABLE_STEPS or not rows.size:
             return min(most, USUAL_TABLE_STEPS)
-        own = self.recent.of_rank(int(rows[0]), USUAL_TABLE_STEPS)
-        span_s = float(own.mark_ns[-1] - own.mark_ns[0]) / 1e9 if own.step.size else 0.0
-        if own.step.size < USUAL_TABLE_STEPS // 2 or span_s <= 0:
-            return USUAL_TABLE_STEPS
-        return min(most, max(USUAL_TABLE_STEPS, round(own.step.size * LEAST_TABLE_S / span_s)))
+        for num_steps in (USUAL_TABLE_STEPS, USUAL_TABLE_STEPS // 2):  # a record may be lost
+            span_s = self.recent.span_s(int(rows[0]), num_steps) or 0.0
+            if span_s > 0:
+                return min(most, max(USUAL_TABLE_STEPS, round(num_steps * LEAST_TABLE_S / span_s)))
+        return USUAL_TABLE_STEPS
 
     def met_table(self, first: int | None, last: int | None) -> tuple[StepTable, bool] | None:
         """As `table`, with those that have left the job's axis in the steps in which they meet it; None without any."""
