@@ -72,6 +72,20 @@ def test_on_a_calm_host_a_level_is_told_after_twenty_steps(kind: str) -> None:
     assert 200 == pytest.approx(final_view(calm).window.first_step, abs=2)
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", ["comm", "data"])
+def test_slow_for_longer_than_ever_before_is_the_present_level(kind: str, seed: int) -> None:
+    """17 s of exchange, a third of the step, were "keep": together with the quick steps before them."""
+    begun = 1150
+    faults = (Fault(kind, None, 7 * MS, 200, 350), Fault(kind, None, 16 * MS, 600, 900))
+    slow = Fault(kind, None, 11 * MS, begun)
+    view = final_view(
+        Job(num_ranks=8, num_steps=begun + 600, transfer_s=3 * MS, faults=(*faults, slow), seed=seed)
+    )
+    assert begun == pytest.approx(view.window.first_step, abs=2)
+    assert "tune" == view.verdict.decision
+
+
 UP, DOWN = Change(100, 1.0, 2.0), Change(140, 2.0, 1.0)
 
 
@@ -84,8 +98,19 @@ UP, DOWN = Change(100, 1.0, 2.0), Change(140, 2.0, 1.0)
         ((UP, DOWN, Change(300, 1.0, 3.0), Change(340, 3.0, 1.0), Change(500, 1.0, 1.8)), 2),
         ((UP, DOWN, Change(300, 1.0, 2.0), Change(340, 2.0, 1.0), Change(500, 1.0, 9.0)), 1),
         ((UP, DOWN, Change(190, 1.0, 2.0), Change(230, 2.0, 1.0), Change(260, 1.0, 2.0)), 1),
+        ((UP, DOWN, Change(300, 1.0, 2.0), Change(340, 2.0, 1.0), Change(490, 1.0, 2.0)), 1),
+        ((UP, DOWN, Change(300, 1.0, 2.0), Change(340, 2.0, 1.0), Change(500, 1.0, 2.0)), 0),
     ],
-    ids=["none", "one", "twice", "as high again", "higher than ever", "came to stay"],
+    ids=[
+        "none",
+        "one",
+        "twice",
+        "as high again",
+        "higher than ever",
+        "came to stay",
+        "slow for longer than ever",
+        "as long as before",
+    ],
 )
 def test_what_passes_the_same_middle_again_and_again_is_no_level_that_begins(
     changes: tuple[Change, ...], num_new: int

@@ -68,7 +68,8 @@ def new_levels(changes: tuple[Change, ...], num_steps: int) -> tuple[Change, ...
     """Those changes of a series of so many steps that lead to where it has not been again and again.
 
     The noise of a shared host has levels of all sizes: what passes the same middle the same way a third time is one
-    more of them, and no level that begins.
+    more of them, and no level that begins: until it has lasted MAX_LONGER times as long as any before it, or, of slow
+    steps, longer.
     """
     return tuple(change for change in changes if not _is_one_more(change, changes, num_steps))
 
@@ -84,7 +85,10 @@ def _is_one_more(change: Change, changes: tuple[Change, ...], num_steps: int) ->
     if len(stays) + was_there < MIN_TIMES:
         return False
     own = next(length for one, length in stays if one is change)
-    return may_go_on(own, [length for one, length in stays if one is not change])
+    others = [length for one, length in stays if one is not change]
+    if change is passing[-1] and change.shift > 0 and own > max(others, default=0):
+        return False  # slow until now, for longer than ever: it would be judged by steps that were not
+    return may_go_on(own, others)
 
 
 def may_go_on(length: int, lengths: list[int]) -> bool:
