@@ -45,13 +45,24 @@ def test_steps_that_scroll_away_are_kept() -> None:
     sequence = frames(job, rows_per_frame=200)
     for frame in sequence:
         advisor.feed_frame(frame)
-    assert advisor.store.capacity < job.num_steps, "the test must be able to fail"
-    width = advisor.store.table_width
+    capacity = advisor.store.capacity
+    assert capacity < job.num_steps, "the test must be able to fail"
     whole = collected(sequence)
     assert simulate(job).cycle_s[1:] == pytest.approx(whole.step_s_K, rel=0.02)
     late = collected(sequence, is_advanced=False)
-    assert width // 2 < late.step_s_K.size < width
+    assert advisor.store.table_width // 2 < late.step_s_K.size < capacity
     assert late.step_s_K == pytest.approx(whole.step_s_K[-late.step_s_K.size :])
+
+
+@pytest.mark.slow
+def test_where_the_pace_changes_no_step_is_passed_over() -> None:
+    """Of short steps more are looked at than of long ones, and both are told once."""
+    short = replace(
+        QUIET, num_steps=7000, forward_s=1 * MS, backward_s=1 * MS, optimizer_s=0.1 * MS, transfer_s=0.1 * MS
+    )
+    job = short.with_faults(Fault("forward", None, 100 * MS, onset=6400))
+    found = collected(frames(job, rows_per_frame=100))
+    assert simulate(job).cycle_s[1:] == pytest.approx(found.step_s_K, rel=0.02)
 
 
 @pytest.mark.parametrize("num_steps", [0, 1])

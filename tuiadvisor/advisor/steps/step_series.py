@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.steps.step_store import USUAL_TABLE_STEPS
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.pauses.first_evaluation import with_first_evaluation
 from tuiadvisor.metrics.pauses.steady_steps import find_steady
@@ -68,10 +69,10 @@ class SeriesCollector:
         oldest, newest = span
         if self._next is None:
             self._next = oldest
-        capacity = self._store.table_width
-        self._next = max(self._next, newest - capacity + 2)
-        last = newest - capacity // 4
-        if last - self._next + 1 >= capacity // 2:
+        self._next = max(self._next, newest - self._store.capacity + 2)
+        width = min(self._store.capacity, USUAL_TABLE_STEPS)  # of a table at least, however the pace changes
+        last = newest - width // 4
+        if last - self._next + 1 >= width // 2:
             self._take(self._next, last)
 
     def finish(self) -> StepSeries:
