@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from synthetic_run import MS, Fault, Job, final_view
+from synthetic_run import MS, Fault, Job, final_view, folded, frames
 
 from tuiadvisor.metrics.series.change_points import Change
-from tuiadvisor.metrics.window.phase_levels import SETTLED_S, settled
+from tuiadvisor.metrics.steps.arrays import Floats
+from tuiadvisor.metrics.steps.barrier import find_barrier
+from tuiadvisor.metrics.window import window
+from tuiadvisor.metrics.window.phase_levels import SETTLED_S, Settled, settled
 from tuiadvisor.metrics.window.waves import new_levels
 
 KINDS = ("comm", "other", "forward", "backward")
@@ -124,3 +129,23 @@ def test_of_a_restless_series_a_level_has_to_last_for_a_second() -> None:
     since = settled(np.full(2000, 3 * MS))
     assert (1980, 1666) == (since.since((UP,)), since.since((UP, DOWN)))
     assert 80 == settled(np.full(100, 1.0)).since((UP, DOWN))
+
+
+def test_steps_that_are_not_measured_pass_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in sixteen on a device: what lasts does so for a second of the job, and not of what was measured."""
+    found = folded(frames(Job(num_steps=60))).store.table()
+    assert found is not None
+    table = found[0]
+    barrier = find_barrier(table, np.ones(table.num_ranks, dtype=np.bool_))
+    spans: list[float] = []
+
+    def seen(span: Floats) -> Settled:
+        spans.append(float(span.sum()))
+        return settled(span)
+
+    monkeypatch.setattr(window, "settled", seen)
+    steady, alive = np.isfinite(barrier.cycle_K), np.ones(table.num_ranks, dtype=np.bool_)
+    for gap in (1, 16):
+        gaps = np.full(barrier.cycle_K.size, gap)
+        window.find_window(table, replace(barrier, gap_K=gaps), steady, alive)
+    assert 16 * spans[0] == pytest.approx(spans[1])

@@ -58,10 +58,10 @@ class Settled:
         return self.by_steps if len(changes) < 2 else min(self.by_steps, self.by_time)
 
 
-def settled(cycle_K: Floats) -> Settled:
-    """cycle_K: seconds a step, of all columns."""
-    since_s_K = np.cumsum(np.nan_to_num(cycle_K)[::-1])[::-1]
-    return Settled(cycle_K.size - SETTLED_STEPS, int(np.count_nonzero(since_s_K >= SETTLED_S)) - 1)
+def settled(span_K: Floats) -> Settled:
+    """span_K: seconds that each column stands for: of steps measured now and then those between them, too."""
+    since_s_K = np.cumsum(np.nan_to_num(span_K)[::-1])[::-1]
+    return Settled(span_K.size - SETTLED_STEPS, int(np.count_nonzero(since_s_K >= SETTLED_S)) - 1)
 
 
 def alternates(changes: tuple[Change, ...]) -> bool:

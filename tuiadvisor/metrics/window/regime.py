@@ -20,7 +20,7 @@ from tuiadvisor.metrics.series.drift import MIN_PART_STEPS, NUM_PARTS, find_drif
 from tuiadvisor.metrics.series.slow_noise import peers_of, slow_noise, without_levels
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, median, medians
 from tuiadvisor.metrics.window.growth import growth_phase
-from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates, settled
+from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
 from tuiadvisor.metrics.window.rank_changes import MAX_SEARCHED_RANKS, find_rank_changes
 from tuiadvisor.metrics.window.waves import (
     is_high,
@@ -89,21 +89,22 @@ def find_regime(
     cycle_K: Floats,
     *,
     held: HeldSteps,
+    since: Settled,
     as_was_RK: Floats | None = None,
     common: tuple[PhaseChange, ...] = (),
 ) -> Regime:
     """Changes of level of the job's cycle and of single ranks, and where the present level begins.
 
     work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared. beyond_RK: `deviations` of that
-    work. as_was_RK: as of `slow_noise`. common: phases that changed on all ranks, smallest shift NEW_REGIME_SHARE of
-    the cycle.
+    work. since: of `settled`. as_was_RK: as of `slow_noise`. common: phases that changed on all ranks, smallest shift
+    NEW_REGIME_SHARE of the cycle.
     """
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
     cycle_s = median(cycle_K)
     found = find_rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s, held)
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
-    by_row, intermittent, since = found.dating, found.intermittent, settled(cycle_K)
+    by_row, intermittent = found.dating, found.intermittent
     starts = _rank_starts(found, work_RK, cycle_s, since)
     times_late = _times_late(found, work_RK, held, MIN_SHIFT_SHARE * cycle_s)
     if not (alternates(cycle_changes) or job_comes_and_goes(cycle_changes, cycle_K.size, held)):

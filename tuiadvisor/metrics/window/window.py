@@ -72,17 +72,19 @@ def find_window(
     if wandering is not None:
         work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
     beyond, regime, held = deviations(work), WHOLE, HeldSteps(held_back, table, rows, columns)
+    span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
     if columns.size:
         smallest_s = NEW_REGIME_SHARE * median(cycle)
         transfer = barrier.transfer_K[columns]
         transfer = transfer if all_ranks_heard else np.full_like(transfer, np.nan)
-        since = settled(cycle)
+        since = settled(span)
         common = common_changes(table, rows, columns, transfer, smallest_s, held=held, since=since)
-        regime = find_regime(table, columns, work, beyond, cycle, held=held, as_was_RK=as_was, common=common)
+        regime = find_regime(
+            table, columns, work, beyond, cycle, held=held, since=since, as_was_RK=as_was, common=common
+        )
     if wandering is not None and wandering.since > regime.start:
         nobodys = replace(regime, begun_by=None, begun_by_row=None, begun_by_phase=None, is_sliding=False)
         regime = replace(nobodys, start=wandering.since)
-    span = cycle if barrier.gap_K is None else cycle * barrier.gap_K[columns]
     return Window(rows, columns, work, beyond, cycle, span, wandering, regime, as_was, held)
 
 
