@@ -118,9 +118,8 @@ def _settled(values_RK: Floats, min_shift: float, held: HeldSteps, since: Settle
     # Long in every third step: no level moves, but the mean does.
     middle = medians if changes else _means
     changes = changes or find_mean_changes(typical_K, min_shift)
-    latest = min(
-        since.by_steps, since.by_time
-    )  # of six phases each changes but once, and the host is restless
+    # A restless host may change each of six phases but once.
+    latest = min(since.by_steps, since.by_time)
     return [change for change in changes if change.index <= latest and _is_common(values_RK, change, middle)]
 
 

@@ -303,21 +303,24 @@ def _begins_level(
     """
     if abs(change.shift) < large_s:
         return False
-    if change.shift > 0 and _growth_s(own_K, change.index) >= OWN_GROWTH * change.shift:
+    before, after = _around(own_K, change.index)
+    if change.shift > 0 and float(after - before) >= OWN_GROWTH * change.shift:
         return len(changes) == 1 or change.index <= since.by_steps
     return change.index <= since.since(changes)
 
 
-def _growth_s(work_RK: Floats, index: int) -> Floats:
-    """By how much the mean work after a column is longer than before it."""
-    before = work_RK[..., max(0, index - COMPARED_STEPS) : index]
-    return np.asarray(work_RK[..., index : index + COMPARED_STEPS].mean(axis=-1) - before.mean(axis=-1))
+def _around(work_RK: Floats, index: int) -> tuple[Floats, Floats]:
+    """The mean work before a column and from it on, of each row or of the one given."""
+    before, after = (
+        work_RK[..., max(0, index - COMPARED_STEPS) : index],
+        work_RK[..., index : index + COMPARED_STEPS],
+    )
+    return np.asarray(before.mean(axis=-1)), np.asarray(after.mean(axis=-1))
 
 
 def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:
     """Of few ranks the one whose own work changed most, and by how much: each is a large part of what is common."""
-    before = work_RK[:, max(0, change.index - COMPARED_STEPS) : change.index].mean(axis=1)
-    after = work_RK[:, change.index : change.index + COMPARED_STEPS].mean(axis=1)
+    before, after = _around(work_RK, change.index)
     row = int(np.argmax(np.abs(after - before)))
     return row, Change(change.index, float(before[row]), float(after[row]))
 
