@@ -23,7 +23,7 @@ PARTS: Final = ("phases.h", "hot.h", "books.h", "clock.h", "gate.h")  # which th
 MACHINES: Final = ("x86_64", "aarch64")  # that a package brings a core for
 HERE: Final = os.uname().machine
 FLAGS: Final = (
-    "-O2",
+    "-Os",
     "-fno-plt",
     "-fPIC",
     "-shared",
