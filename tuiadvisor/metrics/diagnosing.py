@@ -444,7 +444,7 @@ def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) 
 def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
     """Ranks that are not late themselves, and were there in every step."""
     late_rows = [entry.late.row for entry in stragglers]
-    is_peer_R = steady.present_RK.all(axis=1)
+    is_peer_R = np.asarray(steady.present_RK.all(axis=1))
     is_peer_R[late_rows] = False
     return rows[is_peer_R[rows]] if rows.size else np.flatnonzero(is_peer_R)
 

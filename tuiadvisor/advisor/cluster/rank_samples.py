@@ -22,7 +22,9 @@ ROOM: Final = 2 * MAX_SAMPLES  # the older half goes when it is full
 LATER: Final = np.iinfo(np.int64).max  # where no sample lies
 MAX_NS: Final = 1 << 62
 MAX_WAITING: Final = 16  # samples of a rank
-SPARE_SHARE: Final = 8  # room is made for an eighth more ranks: each takes up to 16 kB of a state that is kept
+SPARE_SHARE: Final = (
+    8  # room is made for an eighth more ranks: each takes up to 16 kB of a state that is kept
+)
 
 
 class RankSamples:
@@ -149,7 +151,9 @@ class RankSamples:
         rows = np.array([self._row_of.get(rank, -1) for rank in ranks], dtype=np.int64)
         if not (rows >= 0).any():
             return None
-        num_used = int(self._num.max(initial=0))  # of a young run a few: of 65,536 ranks all places took 0.4 s
+        num_used = int(
+            self._num.max(initial=0)
+        )  # of a young run a few: of 65,536 ranks all places took 0.4 s
         time_ns = np.where(rows >= 0, self._time_ns[:num_used, rows], LATER).T
         end_ns = np.full(rows.size, MAX_NS) if until_ns is None else np.array(until_ns, dtype=np.int64)
         last = np.count_nonzero(time_ns <= end_ns[:, None], axis=1) - 1
