@@ -42,6 +42,27 @@ def test_a_column_that_tells_the_same_of_all_steps_takes_no_memory() -> None:
     assert [[7] * 6, [7] * 5 + [9]] == held(recent, "eval_ns", range(6))
 
 
+def test_steps_of_ranks_that_began_together_are_read_as_those_of_others() -> None:
+    """One span of slots for all rows, also where it begins anew with the first slot; rows in any order."""
+    tracks = RankTracks()
+    recent = RecentSteps(tracks)
+    recent.reserve(2)
+    tracks.add(np.array([0, 1]))
+    first = recent.capacity - 3
+    for step in range(first, first + 6, 2):
+        stored(recent, tracks, step)
+    steps = np.arange(first - 1, first + 7)
+    is_held = (steps >= first) & (steps < first + 6)
+    for rows in ([0, 1], [1, 0], [1]):
+        local = np.array([steps] * len(rows))
+        present, alike = recent.block(np.array(rows), local)
+        assert (present == is_held).all()
+        apart, each = recent.block(np.array([*rows, 0]), np.concatenate((local, local[:1] - 1)))
+        assert (apart[:-1] == present).all()
+        assert (alike["end_ns"][:, is_held] == 10 * np.array(rows)[:, None] + steps[is_held]).all()
+        assert (alike["end_ns"][present] == each["end_ns"][:-1][present]).all()
+
+
 def test_what_all_tell_stays_so_where_rows_are_added_and_shortened() -> None:
     """More ranks: more rows, then shorter ones; the columns that differ move, the others need not."""
     tracks = RankTracks()

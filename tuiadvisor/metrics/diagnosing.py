@@ -443,10 +443,10 @@ def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) 
 
 def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
     """Ranks that are not late themselves, and were there in every step."""
-    late_rows = {entry.late.row for entry in stragglers}
-    candidates = rows.tolist() if rows.size else range(steady.num_ranks)
-    kept = [row for row in candidates if row not in late_rows and steady.present_RK[row].all()]
-    return np.array(kept, dtype=np.int64)
+    late_rows = [entry.late.row for entry in stragglers]
+    is_peer_R = np.asarray(steady.present_RK.all(axis=1))
+    is_peer_R[late_rows] = False
+    return rows[is_peer_R[rows]] if rows.size else np.flatnonzero(is_peer_R)
 
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:

@@ -113,6 +113,7 @@ class Checkpoints(Generic[State]):
         self._num_held_bytes = 0
         self._num_bytes_since = 0
         self._newest: list[_Newest] = []
+        self._unpacker = Unpacker()
         self._num_to_go = self._next_to_go = (
             0  # while every second one goes: how many more, the next one's place
         )
@@ -204,12 +205,11 @@ class Checkpoints(Generic[State]):
             for number, size in enumerate(one.sizes)
         ]
         first = bisect_left(self._held, min(one.reaches, default=one.number), key=lambda each: each.number)
-        unpacker = Unpacker()
         for each in self._held[first:found]:
             for piece in each.pieces:
                 wanted = [number for number in piece.arrays if one.takes(number, each)]
                 if wanted:
-                    unpacker.put(piece, {number: arrays[number] for number in wanted})
+                    self._unpacker.put(piece, {number: arrays[number] for number in wanted})
         state: State = pickle.loads(zstandard.decompress(one.pickled), buffers=arrays)  # noqa: S301  # pickled above
         self._lent = state, arrays
         return state

@@ -7,7 +7,6 @@ only where both ends are known.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, plain_uuid
@@ -76,19 +75,24 @@ class Placements:
     def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankPlacement, ...]:
         """Of each rank (number, host, its device or "")."""
         places = list(ranks)
-        nums = Counter(_key(host, name) for _, host, name in places)
+        nums = Counter(_key(host, name) for _, host, name in places if name)
         return tuple(
-            replace(self._of_rank(*each), num_on_device=nums[_key(*each[1:])] if each[2] else None)
-            for each in places
+            self._of_rank(rank, host, name, nums[_key(host, name)] if name else None)
+            for rank, host, name in places
         )
 
-    def _of_rank(self, rank: int, host: str, name: str) -> RankPlacement:
+    def _of_rank(self, rank: int, host: str, name: str, num_on_device: int | None) -> RankPlacement:
         told, device = self._ranks.get(rank), self._devices.get((host, name)) if name else None
         known = DeviceFacts(self._names[rank]) if rank in self._names else None
         if told is None and device is None:
             why = f"{CPUS_UNKNOWN}; {NO_DEVICE if known is None else NODE_UNKNOWN}"
             return RankPlacement(
-                rank, host, device=known, multiprocessors=self._multiprocessors.get(rank), why=why
+                rank,
+                host,
+                device=known,
+                multiprocessors=self._multiprocessors.get(rank),
+                num_on_device=num_on_device,
+                why=why,
             )
         distances = self._distances.get(host, {})
         cpu_nodes = _integers(told.get("cpu_nodes")) if told else None
@@ -113,6 +117,7 @@ class Placements:
             memory_far=_is_far(memory_nodes, device_node),
             device=_facts(device) if device else known,
             multiprocessors=self._multiprocessors.get(rank),
+            num_on_device=num_on_device,
             why="; ".join(whys),
         )
 

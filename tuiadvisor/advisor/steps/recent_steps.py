@@ -14,9 +14,10 @@ import numpy as np
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
 from tuiadvisor.metrics.steps.step_alignment import RankSteps
+from tuiadvisor.metrics.steps.step_table import consecutive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tuiadvisor.advisor.steps.tracks import RankTracks
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
@@ -139,9 +140,22 @@ class RecentSteps:
 
     def block(self, rows: Ints, local_RK: Ints) -> tuple[Bools, Block]:
         """(whether held, the columns) of each row's own steps, R x K."""
-        cells = local_RK % self.capacity + rows[:, None] * self.capacity
-        present = (self._steps.reshape(-1).take(cells) == local_RK) & (local_RK >= 0)
-        return present, Block(self, cells)
+        is_alike = bool(local_RK.size) and bool((local_RK == local_RK[0]).all())
+        take = self._slices(rows, local_RK[0]) if is_alike else self._cells(rows, local_RK)
+        present = (take(self._steps) == local_RK) & (local_RK >= 0)
+        return present, Block(self, take, local_RK.shape)
+
+    def _slices(self, rows: Ints, local_K: Ints) -> Callable[[Ints], Ints]:
+        """Takes the same steps of all these rows, which lie in two pieces at most: of ranks that began together."""
+        slots, which = local_K % self.capacity, consecutive(rows)
+        pieces = np.split(slots, np.flatnonzero(np.diff(slots) != 1) + 1)
+        within = [slice(int(piece[0]), int(piece[-1]) + 1) for piece in pieces]
+        return lambda values: np.concatenate([values[which, each] for each in within], axis=1)
+
+    def _cells(self, rows: Ints, local_RK: Ints) -> Callable[[Ints], Ints]:
+        """Flat, a third of the time that two indices a cell take: there are a million of them."""
+        cells_RK = local_RK % self.capacity + rows[:, None] * self.capacity
+        return lambda values: values.reshape(-1).take(cells_RK)
 
     # -- what alignment reads --------------------------------------------------------------------------------
 
@@ -182,16 +196,15 @@ class Block(Mapping[str, "Ints"]):
     All of them at once were 24 MB at 512 ranks, of which fresh pages took longer than the taking.
     """
 
-    def __init__(self, held: RecentSteps, cells_RK: Ints) -> None:
-        """cells_RK: each a row and slot, as one number."""
-        self._held, self._cells_RK = held, cells_RK
+    def __init__(self, held: RecentSteps, take: Callable[[Ints], Ints], shape: tuple[int, ...]) -> None:
+        """take: the cells of what is held of all rows."""
+        self._held, self._take, self._shape = held, take, shape
 
     def __getitem__(self, name: str) -> Ints:
         same = self._held.same(name)
         if same is not None:
-            return np.broadcast_to(np.int64(same), self._cells_RK.shape)
-        # Flat, a third of the time that two indices a cell take: there are a million of them.
-        return np.asarray(self._held.column(name).reshape(-1).take(self._cells_RK))
+            return np.broadcast_to(np.int64(same), self._shape)
+        return self._take(self._held.column(name))
 
     def __contains__(self, name: object) -> bool:
         return name in COLUMN  # a mapping's own way would take the column

@@ -40,7 +40,9 @@ def late_more_often(beyond_RK: Floats, hit_RK: Bools, is_late_R: Bools) -> Bools
     found = np.zeros(num_ranks, dtype=np.bool_)
 
     def stands_out(row: int, share_R: Floats, count_R: Floats, log_chance: float) -> bool:
-        others = np.flatnonzero(~(found | is_late_R) & (np.arange(num_ranks) != row))
+        is_other_R = ~(found | is_late_R)
+        is_other_R[row] = False
+        others = np.flatnonzero(is_other_R)
         if not others.size:
             return False
         usual = float(share_R[others].mean())

@@ -65,11 +65,12 @@ def copy_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | N
 def _phase_loss(
     phase: str, table: StepTable, barrier: Barrier, peers: Ints, thread_s_P: Floats | None
 ) -> CommonLoss | None:
-    wait_RK = table.phase_s_PRK[PHASE_INDEX[phase]][peers]
-    known_R = np.isfinite(wait_RK).any(axis=1)
-    if not known_R.any():
+    wait_RK = table.phase_s_PRK[PHASE_INDEX[phase]]
+    rows = peers[np.isfinite(wait_RK).any(axis=1)[peers]]
+    if not rows.size:
         return None
-    wait_RK, rows = np.where(np.isnan(wait_RK), 0.0, wait_RK)[known_R], peers[known_R]
+    wait_RK = wait_RK[rows]
+    wait_RK = np.where(np.isnan(wait_RK), 0.0, wait_RK)
     cycle_K = barrier.cycle_K if barrier.evidence != "none" else column_median(table.step_s_RK)
     if not cycle_K.size or not np.isfinite(cycle_K).all():
         return None

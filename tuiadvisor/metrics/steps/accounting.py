@@ -32,6 +32,9 @@ def phase_seconds_PR(table: StepTable) -> Floats:
             observed[phase], total[phase] = True, seconds_RK.sum(axis=1) / num_steps
             continue
         observed[phase] = known.any(axis=1)
+        if not observed[phase].any():
+            total[phase] = 0.0
+            continue
         # Steps before a hook's first event count as 0 for it: their time is in `other`, and the sum must close.
         total[phase] = np.where(known, seconds_RK, 0.0).sum(axis=1) / num_steps
     # A hook that sees one way of writing a checkpoint or of evaluating does not prove that there was none.

@@ -50,6 +50,8 @@ def distinct(values: Ints, axis: int | None = None) -> Ints:
 def _middle_of_rows(values: Floats) -> Floats:
     size = values.shape[1]
     half = size // 2
+    if size == 2:  # of two ranks, thousands of steps: a twentieth of the time of sorting each
+        return np.asarray((values[:, 0] + values[:, 1]) / 2, dtype=np.float64)
     ordered = np.array(values, dtype=np.float64, order="C")
     if size < SORTED_BELOW:
         ordered.sort(axis=1)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_median
-from tuiadvisor.metrics.steps.step_table import COMM, OTHER, PHASE_INDEX, consecutive, picked
+from tuiadvisor.metrics.steps.step_table import COMM, OTHER, PHASE_INDEX, cells, consecutive, picked
 from tuiadvisor.metrics.steps.stood_clocks import stood_HK
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
@@ -192,7 +192,7 @@ def _leave_early(table: StepTable, complete_K: Bools) -> bool:
     _, host_R = np.unique(np.array(table.hosts), return_inverse=True)
     order = np.argsort(host_R, kind="stable")
     begins = np.flatnonzero(np.diff(host_R[order], prepend=-1))
-    arrive, release = (values[order][:, columns] for values in (table.arrive_s_RK, table.release_s_RK))
+    arrive, release = (cells(values, order, columns) for values in (table.arrive_s_RK, table.release_s_RK))
     cycle_s = median(np.diff(column_median(release)))
     last = np.maximum.reduceat(np.where(np.isnan(arrive), -np.inf, arrive), begins, axis=0)
     first = np.minimum.reduceat(np.where(np.isnan(release), np.inf, release), begins, axis=0)

@@ -27,7 +27,7 @@ NS: Final = 1e-9  # seconds
 PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
 OTHER: Final = PHASE_INDEX["other"]
 COMM: Final = PHASE_INDEX["comm_exposed"]
-NUM_TIMES: Final = 9  # of a step, beside its phases
+NUM_OTHERS: Final = 12  # times, counts and flags of a step, beside its phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,24 +145,25 @@ def build_table(
     begin, end = columns["begin_ns"], columns["end_ns"]
     origin_R = _origins(hosts, begin, present_RK)[:, None]
     # In one block: the system gives it large pages, and clearing many small ones took longer than what is done here.
-    space = iter(np.empty((NUM_TIMES, *present_RK.shape)))
-    step_s = _seconds(end - begin, present_RK, next(space))
+    block = np.empty((len(PHASES) + NUM_OTHERS, *present_RK.shape))
+    phase_s, space = block[: len(PHASES)], iter(block[len(PHASES) :])
+    step_s = _floats(end - begin, present_RK, NS, next(space))
 
     def clock(values: Ints) -> Floats:
-        return _seconds(values - origin_R, present_RK & (values != UNKNOWN), next(space))
+        return _floats(values - origin_R, present_RK & (values != UNKNOWN), NS, next(space))
 
     def duration(values: Ints) -> Floats:
-        if _is_one_number(values):
-            return np.where(present_RK, NS * values[0, 0] if values[0, 0] != UNKNOWN else np.nan, np.nan)
-        return _seconds(values, present_RK & (values != UNKNOWN), next(space))
+        values = _one_for_all(values)
+        return _floats(values, present_RK & (values != UNKNOWN), NS, next(space))
 
     def count(values: Ints) -> Floats:
-        return np.where(present_RK & (values > 0), values, np.nan)
+        values = _one_for_all(values)
+        return _floats(values, present_RK & (values > 0), 1.0, next(space))
 
     begin_s, end_s = clock(begin), clock(end)
     del begin, end
-    phase_s = _phases(columns, present_RK, step_s)
-    flags = columns["flags"]
+    _phases(columns, present_RK, step_s, phase_s)
+    flags = _one_for_all(columns["flags"])
     return StepTable(
         ranks=ranks,
         hosts=hosts,
@@ -180,36 +181,34 @@ def build_table(
         probe_cost_s_RK=duration(columns["probe_cost_ns"]),
         samples_RK=count(columns["samples"]),
         tokens_RK=count(columns["tokens"]),
-        flags_RK=np.where(present_RK & (flags != UNKNOWN), flags, 0),
+        flags_RK=np.multiply(flags, present_RK & (flags != UNKNOWN), out=next(space).view(np.int64)),
         origin_ns_R=origin_R[:, 0],
         steps=steps,
     )
 
 
-def _is_one_number(values: Ints) -> bool:
-    """Whether it is the same everywhere and takes no memory, as columns do in which every step tells the same."""
-    return bool(values.size) and not any(values.strides)
+def _one_for_all(values: Ints) -> Ints:
+    """One cell for all, of a column that takes no memory, as those do in which every step tells the same."""
+    return values if not values.size or any(values.strides) else values[:1, :1]
 
 
-def _seconds(values: Ints, known: Bools, out: Floats) -> Floats:
+def _floats(values: Ints, known: Bools, unit: float, out: Floats) -> Floats:
     if not known.any():
         out.fill(np.nan)
         return out
-    np.multiply(values, NS, out=out)
+    np.multiply(values, unit, out=out)
     if not known.all():
         np.copyto(out, np.nan, where=~known)
     return out
 
 
-def _phases(columns: Mapping[str, Ints], present_RK: Bools, step_s: Floats) -> Floats:
+def _phases(columns: Mapping[str, Ints], present_RK: Bools, step_s: Floats, result: Floats) -> None:
     """Seconds of each phase, P x R x K: `other` is the residual, parts beyond the step are scaled to fit it."""
-    observed = columns["observed"]
-    if _is_one_number(observed):
-        observed = observed[:1, :1]
+    observed = _one_for_all(columns["observed"])
     has_bits = observed != UNKNOWN
     all_bits = bool((has_bits | ~present_RK).all())
-    result = np.empty((len(PHASES), *present_RK.shape))
-    total = np.zeros(present_RK.shape)
+    total = result[OTHER]
+    total.fill(0.0)
     for index, name in enumerate(PHASES[:OTHER]):
         # Without the bitmask a positive time is evidence of a hook; a zero is not.
         hooked = (observed & (1 << index)) != 0
@@ -231,9 +230,9 @@ def _phases(columns: Mapping[str, Ints], present_RK: Bools, step_s: Floats) -> F
     if excess.any():
         scale = np.where(excess, step_s / np.where(total > 0, total, 1.0), 1.0)
         result[:OTHER] *= scale
-        total = np.where(excess, step_s, total)
-    result[OTHER] = np.maximum(step_s - total, 0.0)
-    return result
+        np.copyto(total, step_s, where=excess)
+    np.subtract(step_s, total, out=total)
+    np.maximum(total, 0.0, out=total)
 
 
 def _origins(hosts: tuple[str, ...], begin: Ints, present: Bools) -> Ints:
