@@ -91,15 +91,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        seconds = 4 * WINDOW_S * options.attaches + 20
-        arguments = [
-            "--seconds",
-            f"{seconds:.0f}",
-            "--step-ms",
-            str(options.step_ms),
-            "--step-times",
-            f"{name}/times",
-        ]
+        stop = folder / "stop"
+        arguments = ["--stop-file", str(stop), "--step-ms", str(options.step_ms), "--step-times", f"{name}/times"]
         attached, quiet, stopped = [], [], []
         with running(options.ranks, *arguments, is_whole=True) as (training, ranks):
             pids = [rank.pid for rank in ranks]
@@ -116,7 +109,8 @@ def main() -> None:
                 time.sleep(WINDOW_S)
                 detach_all(pids, folder)
                 time.sleep(0.1)
-            training.wait(seconds + 30)
+            stop.touch()
+            training.wait(PATIENCE_S)
             times = [
                 [int(line) for line in Path(f"{name}/times.{rank}").read_text().split()]
                 for rank in range(options.ranks)
