@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor import priority
@@ -92,7 +93,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         stop = folder / "stop"
-        arguments = ["--stop-file", str(stop), "--step-ms", str(options.step_ms), "--step-times", f"{name}/times"]
+        arguments = [
+            "--stop-file",
+            str(stop),
+            "--step-ms",
+            str(options.step_ms),
+            "--step-times",
+            f"{name}/times",
+        ]
         attached, quiet, stopped = [], [], []
         with running(options.ranks, *arguments, is_whole=True) as (training, ranks):
             pids = [rank.pid for rank in ranks]
