@@ -131,7 +131,6 @@ def told_by(path: Path) -> Attached:
                     for one in payload["ranks"]:
                         if one["state"] == "live":
                             attached.live_ns.setdefault(one["rank"], payload["mono_ns"])
-                            last_ns = payload["mono_ns"]
                 elif frame.kind == FrameKind.STEPS:
                     for rank in unpack_columns(payload, STEP_NAMES)["rank"].tolist():
                         attached.stepped_ns.setdefault(rank, frame.time_ns)
@@ -160,7 +159,8 @@ def by_record(pids: list[int], folder: Path) -> None:
         f"{after_s(live_ns[-1])}; step sent: first {after_s(stepped_ns[0])}, last of {len(stepped_ns)} "
         f"{after_s(stepped_ns[-1])}; an injection took {statistics.median(told.took_ns) / 1e6:.0f} ms, at most "
         f"{max(told.took_ns) / 1e6:.0f}; a thread stood still {statistics.median(told.stood_ns) / 1e6:.1f} ms, at most "
-        f"{max(told.stood_ns) / 1e6:.1f}; longest step beyond its rank's median {longest_extra_ms(folder, begin_ns):.0f} ms",
+        f"{max(told.stood_ns) / 1e6:.1f}; longest step beyond its rank's median "
+        f"{longest_extra_ms(folder, begin_ns):.0f} ms",
         flush=True,
     )
 
@@ -239,11 +239,13 @@ def main() -> None:
         pids = [int(word) for word in (options.visit / "pids").read_text().split()]
         visit(pids, options.visit, options.rounds)
         return
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        with ranks_at_work(options.ranks, options.step_ms / 1e3, Path(name)) as pids:
-            Path(name, "pids").write_text(" ".join(map(str, pids)))
-            visitor = [sys.executable, __file__, "--visit", name, "--rounds", str(options.rounds)]
-            subprocess.run([*options.prefix.split(), *visitor], check=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as name,
+        ranks_at_work(options.ranks, options.step_ms / 1e3, Path(name)) as pids,
+    ):
+        Path(name, "pids").write_text(" ".join(map(str, pids)))
+        visitor = [sys.executable, __file__, "--visit", name, "--rounds", str(options.rounds)]
+        subprocess.run([*options.prefix.split(), *visitor], check=True)
 
 
 if __name__ == "__main__":
