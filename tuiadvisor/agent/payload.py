@@ -13,8 +13,9 @@ import marshal
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,8 @@ from tuiadvisor.inject.identity import the_same
 from tuiadvisor_probes.native import packed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.inject.identity import Identity
 
 PRIVATE_NAME: Final = "_tuiadvisor_probe"
@@ -314,12 +317,38 @@ def _bundle_for(target: Identity, stems: tuple[str, ...]) -> bytes:
     with the_same(target) as process_fd:
         program_fd = os.open("exe", os.O_PATH | os.O_CLOEXEC, dir_fd=process_fd)
     try:
-        return _bundle(os.path.realpath(f"/proc/self/fd/{program_fd}"), program_fd, stems)
+        interpreter, found = os.path.realpath(f"/proc/self/fd/{program_fd}"), os.fstat(program_fd)
+        key = (interpreter, found.st_dev, found.st_ino, stems)
+        return _BUNDLES.get(key, lambda: _bundle(interpreter, program_fd, stems))
     finally:
         os.close(program_fd)
 
 
-@cache
+class _Bundles:
+    """What was compiled, by what for: once, though all ranks of a node ask at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._futures: dict[object, Future[bytes]] = {}
+
+    def get(self, key: object, compiled: Callable[[], bytes]) -> bytes:
+        """The bundle; what goes wrong with it goes wrong for all who wait, and is tried again for the next."""
+        with self._lock:
+            is_ours = key not in self._futures
+            future = self._futures.setdefault(key, Future())
+        if is_ours:
+            try:
+                future.set_result(compiled())
+            except BaseException as error:  # noqa: BLE001 - raised again below, for everybody
+                future.set_exception(error)
+                with self._lock:
+                    del self._futures[key]
+        return future.result()
+
+
+_BUNDLES: Final = _Bundles()
+
+
 def _bundle(interpreter: str, program_fd: int, stems: tuple[str, ...]) -> bytes:
     """Marshalled (magic number, [(module name, its marshalled code)]) of these modules for one interpreter."""
     if interpreter == os.path.realpath(sys.executable):
