@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from patience import PATIENCE_S
 
-from tuiadvisor.inject import Identity, identify, in_turn, inject, tracer_process, turns
+from tuiadvisor.inject import Identity, identify, inject, tracer_process, turns
 from tuiadvisor.inject.plan import Interpreter, Plan
 
 
@@ -39,29 +39,30 @@ def test_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(16) as pool:
         done = list(pool.map(lambda _: inject(identify(os.getpid()), "pass"), range(16)))
     assert [os.getpid()] * 16 == [one.pid for one in done]
-    assert max(most) <= turns.AT_ONCE
+    assert max(most) <= turns.COMPUTING.at_once
 
 
 def test_who_hangs_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read below /proc may never return."""
     monkeypatch.setattr(turns, "WAIT_S", 0.01)
+    few = turns.Turns(2)
     hung, begun = threading.Event(), threading.Semaphore(0)
 
     def hang() -> None:
-        with in_turn():
+        with few.turn():
             begun.release()
             hung.wait(PATIENCE_S)
 
-    with ThreadPoolExecutor(turns.AT_ONCE) as pool:
-        for _ in range(turns.AT_ONCE):
+    with ThreadPoolExecutor(few.at_once) as pool:
+        for _ in range(few.at_once):
             pool.submit(hang)
-        for _ in range(turns.AT_ONCE):
+        for _ in range(few.at_once):
             begun.acquire()
-        with in_turn():
+        with few.turn():
             pass
         assert not hung.is_set()
         hung.set()
-    for _ in range(2 * turns.AT_ONCE):  # and gave back no turn that it had not
-        with in_turn():
+    for _ in range(2 * few.at_once):  # and gave back no turn that it had not
+        with few.turn():
             pass
-    assert turns._turns._value == turns.AT_ONCE
+    assert few._free._value == few.at_once

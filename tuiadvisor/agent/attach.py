@@ -20,7 +20,8 @@ from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle, write_native
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
-from tuiadvisor.inject import Identity, InjectError, Injection, in_turn, inject
+from tuiadvisor.inject import Identity, InjectError, Injection, inject
+from tuiadvisor.inject.turns import COMPUTING
 from tuiadvisor_probes import ring as ring_file
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Attached:
 
 def attach(process: RankProcess, injector: Injector) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
-    with in_turn():
+    with COMPUTING.turn():
         refuse_without_room(process.pid)
         clock = clock_of(process.pid)
         session = present_session(process)
@@ -107,7 +108,7 @@ def attach(process: RankProcess, injector: Injector) -> Attached:
         session = new_session(process)
     reader = None
     try:
-        with in_turn():
+        with COMPUTING.turn():
             reader = ring_file.RingReader(session.ring_path)
             # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
             if session.probe_folder is None:

@@ -14,12 +14,12 @@ from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, ide
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.refusals import is_traceable, preflight, refusal, refuse_architecture
 from tuiadvisor.inject.tracer_process import inject_by_tracing, make_ready
-from tuiadvisor.inject.turns import in_turn
+from tuiadvisor.inject.turns import COMPUTING
 
 if TYPE_CHECKING:
     from tuiadvisor.inject.plan import Interpreter
 
-__all__ = ["Identity", "InjectError", "Injection", "identify", "in_turn", "inject", "make_ready", "preflight"]
+__all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "make_ready", "preflight"]
 
 
 def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: str | None = None) -> Injection:
@@ -32,7 +32,7 @@ def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: st
     """
     pid = target.pid if isinstance(target, Identity) else target
     try:
-        with in_turn():
+        with COMPUTING.turn():
             if isinstance(target, Identity):
                 confirm(target)
             interpreter = preflight(pid)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import make_plan
 from tuiadvisor.inject.refusals import REMEDIES
-from tuiadvisor.inject.turns import in_turn
+from tuiadvisor.inject.turns import COMPUTING
 
 if TYPE_CHECKING:
     from tuiadvisor.inject.identity import Identity
@@ -51,7 +51,7 @@ def inject_by_tracing(
     """Run the code by ptrace. `way` is 'thread', 'pending_call' or None for whichever fits."""
     started_ns = time.monotonic_ns()
     pid = target.pid
-    with in_turn():
+    with COMPUTING.turn():
         made = make_plan(target, code, interpreter)
     chosen = way if way is not None or made.has_lock else "pending_call"
     plan = made.as_dict() | {"way": chosen, "timeout_s": timeout_s}

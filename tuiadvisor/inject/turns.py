@@ -1,8 +1,7 @@
-"""Of what computes in this process for an attach, a few at a time.
+"""A few at a time, of what all ranks of a node would have done to them at once.
 
-All ranks of a node are attached at once, by sixteen threads that share one interpreter: each read of a file gives it
-away, and whoever follows the ranks meanwhile got it back behind all of them, hundreds of times a look. They waited for
-each other just as long. What waits for a rank or a tracer needs no turn.
+In: how many.  Out: turns. Nobody waits for long: what has a turn may hang, as a read below /proc does that never
+returns, and must not keep all others out.
 """
 
 from __future__ import annotations
@@ -14,20 +13,27 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-AT_ONCE: Final = 2
-WAIT_S: Final = (
-    1.0  # a turn takes some ms; a read below /proc may never return, and must not keep all others out
-)
-
-_turns: Final = threading.BoundedSemaphore(AT_ONCE)
+WAIT_S: Final = 1.0
 
 
-@contextmanager
-def in_turn() -> Iterator[None]:
-    """Begin when it is our turn, or after a while without one."""
-    is_ours = _turns.acquire(timeout=WAIT_S)
-    try:
-        yield
-    finally:
-        if is_ours:
-            _turns.release()
+class Turns:
+    """So many at once."""
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+        self._free = threading.BoundedSemaphore(at_once)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Begin when it is our turn, or after a while without one."""
+        is_ours = self._free.acquire(timeout=WAIT_S)
+        try:
+            yield
+        finally:
+            if is_ours:
+                self._free.release()
+
+
+# Threads that attach share one interpreter: each read of a file gives it away, and whoever follows the ranks meanwhile
+# got it back behind all sixteen of them, hundreds of times a look. They waited for each other just as long.
+COMPUTING: Final = Turns(2)
