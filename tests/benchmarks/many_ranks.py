@@ -196,14 +196,15 @@ def by_watch(pids: list[int], folder: Path) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     screen = AnsweringScreen(terminal)
     stream = pyte.ByteStream(screen)
-    waiting, seen = list(MOMENTS), []
+    waiting, seen = dict(MOMENTS), []
     try:
         while waiting and time.monotonic() - begin_s < PATIENCE_S:
             if select.select([terminal], [], [], 0.02)[0]:
                 stream.feed(os.read(terminal, 1 << 16))
             head = screen.display[0]
-            while waiting and re.search(waiting[0][1], head):
-                seen.append(f"{waiting.pop(0)[0]} {time.monotonic() - begin_s:.2f}")
+            for moment in [one for one, words in waiting.items() if re.search(words, head)]:
+                del waiting[moment]
+                seen.append(f"{moment} {time.monotonic() - begin_s:.2f}")
         os.write(terminal, b"q")
         with contextlib.suppress(OSError):
             while os.read(terminal, 1 << 16):
