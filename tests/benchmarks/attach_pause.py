@@ -15,6 +15,7 @@ import argparse
 import itertools
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +39,7 @@ WINDOW_S = 0.5
 def as_the_agent() -> None:
     """From now on we and the tracers give way as an agent and its tracers do; the ranks are started already."""
     os.nice(NICENESS)
+    priority.yield_as_session(NICENESS)
     priority.give_way()
 
 
@@ -144,4 +146,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if os.getsid(0) != os.getpid():  # an agent has a session of its own
+        raise SystemExit(
+            subprocess.run([sys.executable, *sys.argv], start_new_session=True, check=False).returncode
+        )
     main()
