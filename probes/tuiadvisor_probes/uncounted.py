@@ -42,7 +42,7 @@ _begun: list[int] = []  # the clock and this thread's processor time when a piec
 def begin() -> None:
     """A piece of the probe is about to be loaded: from here on what is young is the probe's."""
     global _of_use
-    if not _of_use or not gc.isenabled():
+    if not _of_use or not gc.isenabled() or gc.get_debug():  # which would have each look printed
         return
     if gc.get_freeze_count():  # the host's, which we would thaw
         _of_use = False
