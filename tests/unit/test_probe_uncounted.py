@@ -110,16 +110,21 @@ def test_what_the_host_froze_stays_frozen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", ["gc.disable()", "gc.set_threshold(0)", "gc.set_threshold(100_000, 50, 100)"]
+    ("told", "num_young"),
+    [
+        ("gc.disable()", 30_000),
+        ("gc.set_threshold(0)", 30_000),
+        ("gc.set_threshold(100_000, 50, 100)", 30_000),
+        ("gc.set_threshold(20_000); gc.set_debug(gc.DEBUG_STATS)", 1_000),
+    ],
 )
-def test_a_collector_told_otherwise_is_left_alone(told: str, tmp_path: Path) -> None:
-    """No look at a generation where the host wants none, or would have to look at a great many."""
-    young = f"{told}; many = [[] for _ in range(30_000)]; looks = []; gc.callbacks.append(lambda *_: looks.append(1))"
+def test_a_collector_told_otherwise_is_left_alone(told: str, num_young: int, tmp_path: Path) -> None:
+    """No look at a generation where the host wants none, has each printed, or would have to look at a great many."""
+    many = f"many = [[] for _ in range({num_young})]; looks = []; gc.callbacks.append(lambda *_: looks.append(1))"
     state = "gc.isenabled(), gc.get_threshold()"
-    assert (
-        run(tmp_path, young=f"{young}; then = {state}", after=f"print(len(looks), then == ({state}))")
-        == "0 True"
-    )
+    young = f"{told}; {many}; then = {state}"
+    after = f"gc.set_debug(0); print(len(looks), then == ({state}))"
+    assert run(tmp_path, young=young, after=after) == "0 True"
 
 
 def test_garbage_of_many_probes_is_a_reason_to_collect(tmp_path: Path) -> None:
