@@ -39,7 +39,6 @@ WINDOW_S = 0.5
 def as_the_agent() -> None:
     """From now on we and the tracers give way as an agent and its tracers do; the ranks are started already."""
     os.nice(NICENESS)
-    priority.yield_as_session(NICENESS)
     priority.give_way()
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -82,33 +81,3 @@ def test_the_process_that_holds_a_rank_is_as_others_though_who_starts_it_gives_w
 
     in_a_thread(agent)
     assert [os.SCHED_OTHER] == found
-
-
-def niceness_of_session(*, is_own: bool) -> str:
-    """What a process tells of its session once it has yielded, in one of its own or in ours."""
-    program = (
-        "from tuiadvisor import priority; priority.yield_as_session(7)\n"
-        "print(open('/proc/self/autogroup').read().split()[-1])"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, start_new_session=is_own, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group by session")
-def test_a_session_of_our_own_yields_to_others() -> None:
-    """Of the kernel's groups: niceness alone counts within the session, where there is nobody else."""
-    assert niceness_of_session(is_own=True) == "7"
-
-
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group by session")
-def test_a_session_of_others_stays_as_it_is() -> None:
-    """The user's shell may be in it, or the training."""
-    ours = Path("/proc/self/autogroup").read_text().split()[-1]
-    assert niceness_of_session(is_own=False) == ours
-
-
-def test_a_kernel_without_groups_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(priority, "_OF_SESSION", tmp_path / "no" / "autogroup")
-    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
-    priority.yield_as_session(7)

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from tuiadvisor import log, priority
+from tuiadvisor import log
 from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.agent.candidates import SLURM_JOB
 from tuiadvisor.agent.descriptors import raise_limit
@@ -50,7 +50,6 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     with suppress(OSError):
         os.nice(NICENESS)
-    priority.yield_as_session(NICENESS)
     raise_limit()
     sys.setswitchinterval(SWITCH_S)
     try:
