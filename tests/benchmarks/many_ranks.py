@@ -93,7 +93,11 @@ def ranks_at_work(num_ranks: int, step_s: float, folder: Path) -> Iterator[list[
         for rank in range(num_ranks):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             command = [sys.executable, "-c", RANK, str(folder), str(step_s)]
-            ranks.append(subprocess.Popen(command, env=shared | own, stdin=subprocess.DEVNULL))
+            ranks.append(
+                subprocess.Popen(
+                    command, env=shared | own, stdin=subprocess.DEVNULL, start_new_session=True
+                )  # as torchrun: many kernels share cores among sessions first
+            )
             wait_until(lambda: len(ranks) - num_ready() < STARTED_AT_ONCE, "ranks start")
         wait_until(lambda: num_ready() == num_ranks, "all ranks train")
         yield [one.pid for one in ranks]
