@@ -339,10 +339,11 @@ class _Bundles:
         if is_ours:
             try:
                 future.set_result(compiled())
-            except BaseException as error:  # noqa: BLE001 - raised again below, for everybody
-                future.set_exception(error)
+            except BaseException as error:
                 with self._lock:
                     del self._futures[key]
+                future.set_exception(error)
+                raise
         return future.result()
 
 
