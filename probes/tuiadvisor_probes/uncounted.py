@@ -62,5 +62,7 @@ def end() -> None:
     _begun.clear()
     waited_ns = time.monotonic_ns() - begin_ns - (time.thread_time_ns() - begin_cpu_ns)
     if waited_ns < _ALONE_NS and gc.isenabled():
-        gc.freeze()
-        gc.unfreeze()
+        try:
+            gc.freeze()
+        finally:  # a handler of a signal may raise between any two lines
+            gc.unfreeze()
