@@ -109,6 +109,31 @@ def test_what_the_host_froze_stays_frozen(tmp_path: Path) -> None:
     assert run(tmp_path, before=before, after="print(gc.get_freeze_count() == frozen > 0)") == "True"
 
 
+def test_nothing_stays_frozen_whatever_is_raised(tmp_path: Path) -> None:
+    """A handler of a signal may raise at any line of ours."""
+    piece = (
+        "from tuiadvisor_probes import uncounted\n"
+        "def raising(left):\n"
+        "    def look(frame, event, _):\n"
+        "        left[0] -= event == 'line' and frame.f_code.co_name == 'end'\n"
+        "        if left[0] < 0:\n"
+        "            sys.settrace(None)\n"
+        "            raise KeyboardInterrupt\n"
+        "        return look\n"
+        "    return look\n"
+        "sys.raised = 0\n"
+        "for number in range(12):\n"
+        "    uncounted.begin()\n"
+        "    sys.settrace(raising([number]))\n"
+        "    try:\n"
+        "        uncounted.end()\n"
+        "    except KeyboardInterrupt:\n"
+        "        sys.raised += 1\n"
+        "    sys.settrace(None)\n"
+    )
+    assert run(tmp_path, attach=piece, after="print(sys.raised > 5, gc.get_freeze_count())") == "True 0"
+
+
 @pytest.mark.parametrize(
     ("told", "num_young"),
     [
