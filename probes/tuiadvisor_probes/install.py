@@ -31,6 +31,7 @@ from . import (
     optimizer_hook,
     phases,
     pipeline_hooks,
+    uncounted,
 )
 from . import ring as ring_file
 from . import step_clock as sc
@@ -432,9 +433,11 @@ def _bytes_of(module: Any) -> int:
 
 
 def breathe() -> None:
-    """Give the interpreter to the training, where we are in a thread of our own."""
+    """Between two pieces of the way in: the interpreter to the training, where we are in a thread of our own."""
+    uncounted.end()
     if threading.get_ident() != threading.main_thread().ident:
         time.sleep(BREATH_S)
+    uncounted.begin()
 
 
 def _holds(is_so: Callable[[], bool]) -> bool:
@@ -469,10 +472,12 @@ def install(ring_path: str) -> bool:
         ring.close()
         forget_modules()
         return False
+    uncounted.begin()
     probe = Probe(ring_path)
     _probe = probe
     hook = probe.hook("install")
     attempt(hook, probe.install)
+    uncounted.end()
     if not hook.active:
         probe.ring.put_info(json.dumps({"error": hook.error}).encode())
         attempt(hook, probe.remove, REASON_ORPHAN, ring_file.STATE_FAILED)

@@ -15,6 +15,7 @@ import argparse
 import itertools
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor import priority
@@ -91,10 +93,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        seconds = 4 * WINDOW_S * options.attaches + 20
+        stop = folder / "stop"
         arguments = [
-            "--seconds",
-            f"{seconds:.0f}",
+            "--stop-file",
+            str(stop),
             "--step-ms",
             str(options.step_ms),
             "--step-times",
@@ -116,7 +118,8 @@ def main() -> None:
                 time.sleep(WINDOW_S)
                 detach_all(pids, folder)
                 time.sleep(0.1)
-            training.wait(seconds + 30)
+            stop.touch()
+            training.wait(PATIENCE_S)
             times = [
                 [int(line) for line in Path(f"{name}/times.{rank}").read_text().split()]
                 for rank in range(options.ranks)
@@ -142,4 +145,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if os.getsid(0) != os.getpid():  # an agent has a session of its own
+        raise SystemExit(
+            subprocess.run([sys.executable, *sys.argv], start_new_session=True, check=False).returncode
+        )
     main()

@@ -504,12 +504,15 @@ def test_rank_killed_while_live_is_killed_with_its_signal(
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     drain = Drain()
 
+    assert not drain.has_first_steps
     assert link.look_for_end()
     drain.take(link)
+    assert drain.has_first_steps
     link.end()
 
     assert (link.state, link.detail) == (RankState.KILLED, "killed by SIGKILL after step 340")
     assert unpack_columns(next(drain.frames())[1], STEP_NAMES)["step"].tolist() == [340]
+    assert not drain.has_first_steps
     assert not Path(probe.codes[0]).exists()
 
 

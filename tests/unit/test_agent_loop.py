@@ -14,12 +14,14 @@ from fake_time import FakeTime
 from tuiadvisor.agent import agent as agents
 from tuiadvisor.agent.agent import ALL_ENDED_NS, NS, PUSH_OUT_S, RESTART_NS, Agent, AgentConfig
 from tuiadvisor.agent.discovery import NoRanksError
+from tuiadvisor.agent.looks import BY_LOT, PAUSE_NS
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.stream.frames import FrameKind
 from tuiadvisor.stream.probe_request import ProbeRequest, StackRequest
 from tuiadvisor_probes import ring as ring_file
 
+MOST_BETWEEN_LOOKS_S = PAUSE_NS * (1 + BY_LOT / 2) / NS
 NO_PID = 1 << 22  # beyond what the kernel hands out: no process is meant by accident
 
 
@@ -99,6 +101,13 @@ class World:
         self.pipe = SimpleNamespace(is_loose=False, take=self.taken)
         self.asked: list[StackRequest] = []
         self.gpus: list[str] = []
+        self.drain = SimpleNamespace(take=lambda _: None, has_first_steps=False, frames=self.drained)
+        self.drained_ns: list[int] = []
+
+    def drained(self) -> list[tuple[FrameKind, dict[str, Any]]]:
+        self.drained_ns.append(self.clock.now_ns)
+        self.drain.has_first_steps = False
+        return [(FrameKind.STEPS, {"columns": {}})]
 
     def process(self, rank: int | None, pid: int = NO_PID) -> Any:
         return SimpleNamespace(rank=rank, pid=pid, label="train.py")
@@ -146,9 +155,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         "GpuSampler": lambda: gpus,
         "HostSampler": lambda _: host,
         "Crew": lambda: SimpleNamespace(finish=lambda: made.gpus.append("finished")),
-        "Drain": lambda: SimpleNamespace(
-            take=lambda _: None, frames=lambda: [(FrameKind.STEPS, {"columns": {}})]
-        ),
+        "Drain": lambda: made.drain,
         "StackSamples": lambda: stacks,
         "StallDumps": lambda: SimpleNamespace(look=lambda *_: None, take=list),
         "ControlPipe": lambda _: made.pipe,
@@ -184,6 +191,18 @@ def test_when_all_ranks_have_ended_so_does_the_agent(world: World) -> None:
     assert world.of(FrameKind.STEPS)
     assert ["start", "finished", "stop", "closed"] == world.gpus
     assert "release" in Link.made[0].did
+
+
+def test_the_first_step_is_sent_at_the_look_that_finds_it(world: World) -> None:
+    """Who has just attached waits for it; later ones go out twice a second."""
+    agent = world.agent()
+    begun_ns = world.clock.now_ns
+    world.clock.after(1.2, lambda: setattr(world.drain, "has_first_steps", True))
+    world.clock.after(3.0, lambda: ended(Link.made[0]))
+    agent.run()
+    sent_ns = [at_ns - begun_ns for at_ns in world.drained_ns]
+    assert next(at_ns for at_ns in sent_ns if at_ns >= 1.2 * NS) <= (1.2 + MOST_BETWEEN_LOOKS_S) * NS
+    assert len(sent_ns) < 20
 
 
 def test_while_a_launcher_lives_its_ranks_may_come_back(world: World) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from patience import PATIENCE_S
@@ -76,3 +81,39 @@ def test_damaged_bundle_falls_back_to_source(tmp_path: Path) -> None:
     reader = ring.RingReader(str(path))
     assert reader.get_u64(ring.OFFSET_STATE) == ring.STATE_DETACHED  # by its exit hook
     reader.close()
+
+
+def test_ranks_of_one_interpreter_share_one_compilation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All ranks of a node are attached at once: none compiles what another already compiles, whoever fails first."""
+    compiled: list[str] = []
+    barrier = threading.Barrier(4)
+    plain = payload._compiled
+
+    def counted(stem: str) -> bytes:
+        compiled.append(stem)
+        time.sleep(0.01)
+        return plain(stem)
+
+    def write(number: int) -> bool:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        barrier.wait(PATIENCE_S)
+        return payload.write_bundle(folder, identify(os.getpid()), ("phases", "ring"))
+
+    monkeypatch.setattr(payload, "_compiled", counted)
+    monkeypatch.setattr(payload, "_BUNDLES", payload._Bundles())
+    with ThreadPoolExecutor(4) as pool:
+        assert [True] * 4 == list(pool.map(write, range(4)))
+    assert ["phases", "ring"] == compiled
+    assert len({(tmp_path / str(number) / payload.BUNDLE_NAME).read_bytes() for number in range(4)}) == 1
+
+
+def test_a_compilation_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine may have had no process left for it, or no time."""
+    monkeypatch.setattr(payload, "_BUNDLES", payload._Bundles())
+    with monkeypatch.context() as broken:
+        broken.setattr(payload, "_bundle", Mock(side_effect=OSError))
+        assert not payload.write_bundle(tmp_path, identify(os.getpid()), ("phases",))
+    assert payload.write_bundle(tmp_path, identify(os.getpid()), ("phases",))

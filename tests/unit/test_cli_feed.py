@@ -17,6 +17,7 @@ from tuiadvisor.app import feed as feed_module
 from tuiadvisor.app.feed import UNWATCHED_READ_PERIOD_S, UNWATCHED_VIEW_PERIOD_S, VIEW_PERIOD_S
 from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S
 from tuiadvisor.app.replay_feed import REST_S, ReplayFeed
+from tuiadvisor.stream.frames import FrameKind
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.feed import Detail, End, PastState, Pause, SeekStep
 from tuiadvisor.tui.control import frame
@@ -77,6 +78,26 @@ def test_a_first_dear_view_is_no_reason_to_stand_still(monkeypatch: pytest.Monke
 def test_views_that_are_always_dear_take_a_fifth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of ranks: a second a view, one every five."""
     assert pytest.approx(5.0) == pauses_between_views([(1.0, 1.0)] * 4, monkeypatch)[-1]
+
+
+def test_the_first_step_is_shown_when_it_comes() -> None:
+    """Not when the next picture is due: with the first steps there is something to see."""
+    watch = Watch()
+    before = next(number for number, one in enumerate(watch.frames) if one.kind is FrameKind.STEPS)
+    watch.source.give(watch.frames[:before])
+    watch.turn()
+    assert watch.feed.view is not None
+    assert watch.feed.view.last_step is None
+    for num in (before, before + 1):
+        watch.feed._view_due_s = watch.feed._behind_due_s = time.monotonic() + 3600.0
+        watch.source.give(watch.frames[num:][:1])
+        watch.feed._cycle()
+    first = watch.feed.view.last_step
+    assert first is not None
+    watch.feed._view_due_s = time.monotonic() + 3600.0
+    watch.source.give(watch.frames[before + 2 :])
+    watch.feed._cycle()
+    assert watch.feed.view.last_step == first  # later ones wait
 
 
 def test_a_feed_that_nobody_watches_rests_unless_it_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:

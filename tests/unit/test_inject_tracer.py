@@ -16,7 +16,7 @@ import pytest
 from patience import INJECT_S, wait_until
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.inject import InjectError, identify, inject, plan, tracer, tracer_process
+from tuiadvisor.inject import InjectError, identify, inject, plan, process, tracer, tracer_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +134,21 @@ def test_one_that_waits_ready_serves_all(place: tracer_process.ReadyPlace, sleep
     assert [injection.pid for injection in injected] == [sleeper] * 8
     assert place.get() is ready
     assert psutil.Process(ready.pid).children() == []
+
+
+def test_an_injection_reads_the_mappings_once(
+    monkeypatch: pytest.MonkeyPatch, place: tracer_process.ReadyPlace, sleeper: int
+) -> None:
+    """A rank has hundreds, and all ranks of a node are attached at once, on cores that they need themselves."""
+    read, maps = [], process.maps
+
+    def counted(pid: int) -> list[process.Mapping]:
+        read.append(pid)
+        return maps(pid)
+
+    monkeypatch.setattr(process, "maps", counted)
+    assert inject(sleeper, "pass").pid == sleeper
+    assert read == [sleeper]
 
 
 def test_a_tracer_killed_at_work_is_told_as_such(place: tracer_process.ReadyPlace, sleeper: int) -> None:

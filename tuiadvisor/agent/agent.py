@@ -167,7 +167,7 @@ class Agent:
             changed = self._advance(now_ns)
             self._host_sampler.look(self.links)
             # The first numbers go out at once; then twice a second.
-            if changed or now_ns >= send_ns:
+            if changed or self._drain.has_first_steps or now_ns >= send_ns:
                 self._send()
                 send_ns = now_ns + SEND_NS
             if now_ns >= host_ns:

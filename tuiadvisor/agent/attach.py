@@ -21,6 +21,7 @@ from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, wri
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
 from tuiadvisor.inject import Identity, InjectError, Injection, inject
+from tuiadvisor.inject.turns import COMPUTING
 from tuiadvisor_probes import ring as ring_file
 
 if TYPE_CHECKING:
@@ -96,22 +97,24 @@ class Attached:
 
 def attach(process: RankProcess, injector: Injector) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
-    refuse_without_room(process.pid)
-    clock = clock_of(process.pid)
-    session = present_session(process)
-    if session is not None:
-        return replace(share(session, _lease(clock)), clock=clock)
-    # A probe whose file is gone still holds the process: it has to leave before ours can come.
-    make_room = injector.detach_code() if mapped_rings(process.pid) else ""
-    session = new_session(process)
+    with COMPUTING.turn():
+        refuse_without_room(process.pid)
+        clock = clock_of(process.pid)
+        session = present_session(process)
+        if session is not None:
+            return replace(share(session, _lease(clock)), clock=clock)
+        # A probe whose file is gone still holds the process: it has to leave before ours can come.
+        make_room = injector.detach_code() if mapped_rings(process.pid) else ""
+        session = new_session(process)
     reader = None
     try:
-        reader = ring_file.RingReader(session.ring_path)
-        # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
-        if session.probe_folder is None:
-            write_bundle(Path(session.ring_path).parent, process.identity)
-        write_native(Path(session.ring_path).parent, process.identity.uid)
-        code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
+        with COMPUTING.turn():
+            reader = ring_file.RingReader(session.ring_path)
+            # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
+            if session.probe_folder is None:
+                write_bundle(Path(session.ring_path).parent, process.identity)
+            write_native(Path(session.ring_path).parent, process.identity.uid)
+            code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
         reader.put_u64(ring_file.OFFSET_LEASE, _lease(clock))
         return Attached(session, reader, _injected(process, injector, code, reader), clock)
     except BaseException:

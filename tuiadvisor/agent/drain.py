@@ -31,6 +31,12 @@ class Drain:
     def __init__(self) -> None:
         self._steps: list[Row] = []
         self._events: list[Row] = []
+        self._has_sent_steps = False
+
+    @property
+    def has_first_steps(self) -> bool:
+        """Steps were taken and none was ever sent: whoever watches waits for the first."""
+        return bool(self._steps) and not self._has_sent_steps
 
     def take(self, link: RankLink) -> None:
         """Everything new in the link's ring."""
@@ -50,6 +56,7 @@ class Drain:
 
     def frames(self) -> Iterator[tuple[FrameKind, dict[str, object]]]:
         """The rows taken, as payloads; afterwards they are gone from here."""
+        self._has_sent_steps = self._has_sent_steps or bool(self._steps)
         steps, self._steps = self._steps, []
         events, self._events = self._events, []
         for kind, names, rows in (

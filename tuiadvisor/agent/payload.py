@@ -3,8 +3,8 @@
 The probe is loaded under a private name; `sys.path` is not touched, and nothing of the host's is imported that is not
 there already. Compiling its modules inside the rank would hold the interpreter for 20 ms, so the agent compiles them
 beforehand, with the rank's own interpreter, into a bundle beside the ring; where that cannot be had, source is loaded.
-The bundle is loaded module by module with the interpreter given back in between: the training waits for the longest
-piece, a fraction of a millisecond, and not for the sum.
+Either is loaded module by module with the interpreter given back in between: the training waits for the longest piece,
+of the bundle a fraction of a millisecond, and not for the sum.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import marshal
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,8 @@ from tuiadvisor.inject.identity import the_same
 from tuiadvisor_probes.native import packed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.inject.identity import Identity
 
 PRIVATE_NAME: Final = "_tuiadvisor_probe"
@@ -53,6 +56,9 @@ if {name!r} not in sys.modules:
         pass
     if modules is not None:
         for module_name, code in modules:
+            uncounted = sys.modules.get({name!r} + ".uncounted")
+            if uncounted is not None:
+                uncounted.begin()
             code = marshal.loads(code)
             module = type(sys)(module_name)
             module.__file__ = code.co_filename
@@ -69,21 +75,32 @@ if {name!r} not in sys.modules:
                 sys.dont_write_bytecode = written
             if module_name != {name!r}:
                 setattr(sys.modules[{name!r}], module_name.rpartition(".")[2], module)
+            if uncounted is not None:
+                uncounted.end()
             if pause_s:
                 time.sleep(pause_s)
     else:
-        written = sys.dont_write_bytecode
-        sys.dont_write_bytecode = True
-        try:
-            spec = importlib.util.spec_from_file_location(
-                {name!r}, {init!r}, submodule_search_locations=[{folder!r}])
-            package = importlib.util.module_from_spec(spec)
-            package.native_file = {native!r}
-            sys.modules[{name!r}] = package
-            spec.loader.exec_module(package)
-            importlib.import_module({name!r} + ".install")
-        finally:
-            sys.dont_write_bytecode = written
+        spec = importlib.util.spec_from_file_location({name!r}, {init!r}, submodule_search_locations=[{folder!r}])
+        package = importlib.util.module_from_spec(spec)
+        package.native_file = {native!r}
+        sys.modules[{name!r}] = package
+        for stem in {order!r}:
+            uncounted = sys.modules.get({name!r} + ".uncounted")
+            if uncounted is not None:
+                uncounted.begin()
+            written = sys.dont_write_bytecode
+            sys.dont_write_bytecode = True
+            try:
+                if stem == "__init__":
+                    spec.loader.exec_module(package)
+                else:
+                    importlib.import_module({name!r} + "." + stem)
+            finally:
+                sys.dont_write_bytecode = written
+            if uncounted is not None:
+                uncounted.end()
+            if pause_s:
+                time.sleep(pause_s)
     sys.modules[{name!r} + ".install"].install({ring!r})
 """
 
@@ -137,6 +154,7 @@ sys.stdout.buffer.write(marshal.dumps((importlib.util.MAGIC_NUMBER, modules)))
 # Each module after those it imports; a test holds this against the modules' own imports.
 MODULE_ORDER: Final = (
     "__init__",
+    "uncounted",
     "phases",
     "ring",
     "forks",
@@ -205,6 +223,7 @@ def attach_code(ring_path: str, folder: str | None = None) -> str:
         bundle=bundle,
         native=os.path.join(os.path.dirname(ring_path), NATIVE_NAME),  # noqa: PTH118, PTH120 - likewise
         pause_s=PAUSE_S,
+        order=MODULE_ORDER,
     )
 
 
@@ -298,12 +317,39 @@ def _bundle_for(target: Identity, stems: tuple[str, ...]) -> bytes:
     with the_same(target) as process_fd:
         program_fd = os.open("exe", os.O_PATH | os.O_CLOEXEC, dir_fd=process_fd)
     try:
-        return _bundle(os.path.realpath(f"/proc/self/fd/{program_fd}"), program_fd, stems)
+        interpreter, found = os.path.realpath(f"/proc/self/fd/{program_fd}"), os.fstat(program_fd)
+        key = (interpreter, found.st_dev, found.st_ino, stems)
+        return _BUNDLES.get(key, lambda: _bundle(interpreter, program_fd, stems))
     finally:
         os.close(program_fd)
 
 
-@cache
+class _Bundles:
+    """What was compiled, by what for: once, though all ranks of a node ask at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._futures: dict[object, Future[bytes]] = {}
+
+    def get(self, key: object, compiled: Callable[[], bytes]) -> bytes:
+        """The bundle; what goes wrong with it goes wrong for all who wait, and is tried again for the next."""
+        with self._lock:
+            is_ours = key not in self._futures
+            future = self._futures.setdefault(key, Future())
+        if is_ours:
+            try:
+                future.set_result(compiled())
+            except BaseException as error:
+                with self._lock:
+                    del self._futures[key]
+                future.set_exception(error)
+                raise
+        return future.result()
+
+
+_BUNDLES: Final = _Bundles()
+
+
 def _bundle(interpreter: str, program_fd: int, stems: tuple[str, ...]) -> bytes:
     """Marshalled (magic number, [(module name, its marshalled code)]) of these modules for one interpreter."""
     if interpreter == os.path.realpath(sys.executable):

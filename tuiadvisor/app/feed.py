@@ -130,7 +130,10 @@ class Feed:
             self.events = EventLog()
         self._changed = self._changed or bool(frames)
         self._note_history()  # before the fold, which may take longer than whoever waits has patience
+        had_steps = self.advisor.store.span() is not None
         self.advisor.feed_many(frames)
+        if not had_steps and frames and self.advisor.store.span() is not None:
+            self._view_due_s = 0.0  # the first step is what everybody waits for
         now, cpu_s = time.monotonic(), time.thread_time()
         is_behind = self._is_catching_up()
         if now >= (self._behind_due_s if is_behind else self._view_due_s):

@@ -7,12 +7,17 @@ ptrace with a thread started from one that is asleep; the same with a pending ca
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tuiadvisor.inject import armed, idle_thread, process, remote_exec, seccomp
 from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, identify
 from tuiadvisor.inject.outcome import InjectError, Injection
-from tuiadvisor.inject.plan import find_interpreter
 from tuiadvisor.inject.refusals import is_traceable, preflight, refusal, refuse_architecture
 from tuiadvisor.inject.tracer_process import inject_by_tracing, make_ready
+from tuiadvisor.inject.turns import COMPUTING
+
+if TYPE_CHECKING:
+    from tuiadvisor.inject.plan import Interpreter
 
 __all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "make_ready", "preflight"]
 
@@ -27,11 +32,12 @@ def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: st
     """
     pid = target.pid if isinstance(target, Identity) else target
     try:
-        if isinstance(target, Identity):
-            confirm(target)
-        preflight(pid)
-        found = target if isinstance(target, Identity) else identify(pid)
-        return _inject(found, code, timeout_s=timeout_s, way=way)
+        with COMPUTING.turn():
+            if isinstance(target, Identity):
+                confirm(target)
+            interpreter = preflight(pid)
+            found = target if isinstance(target, Identity) else identify(pid)
+        return _inject(found, code, interpreter, timeout_s=timeout_s, way=way)
     except OtherProcessError as other:
         raise refusal(pid, other.reason, other.what) from None
     except ProcessLookupError:
@@ -43,11 +49,13 @@ def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: st
         raise refusal(pid, "gone", "it ended during the injection") from None
 
 
-def _inject(target: Identity, code: str, *, timeout_s: float, way: str | None) -> Injection:
+def _inject(
+    target: Identity, code: str, interpreter: Interpreter, *, timeout_s: float, way: str | None
+) -> Injection:
     pid = target.pid
     if way == "armed" or (way is None and armed.is_armed(pid)):
         return armed.inject_armed(target, code, timeout_s=timeout_s)
-    caller = remote_exec.caller_for(pid, find_interpreter(pid).version)
+    caller = remote_exec.caller_for(pid, interpreter.version)
     if caller is not None and (harm := seccomp.harm_unread(pid, pid)) is not None:
         if way == "remote_exec":
             raise refusal(pid, "seccomp_unread", harm)
@@ -63,4 +71,4 @@ def _inject(target: Identity, code: str, *, timeout_s: float, way: str | None) -
             if error.reason == "remote_debug_disabled":  # the owner's wish binds our own way as well
                 raise
     refuse_architecture(pid)
-    return inject_by_tracing(target, code, timeout_s=timeout_s, way=way)
+    return inject_by_tracing(target, code, interpreter, timeout_s=timeout_s, way=way)

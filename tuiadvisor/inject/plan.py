@@ -61,18 +61,21 @@ class Interpreter:
 
     mapping: process.Mapping
     version: tuple[int, int] | None
-    has_lock: bool = True
+    has_lock: bool
     """False for a free-threaded build, where a thread of ours would run beside the training's at every line."""
+    mappings: list[process.Mapping]
+    """All of the process: to read and look through them takes longer than all the rest of a plan."""
 
 
 def find_interpreter(pid: int) -> Interpreter:
     """The interpreter inside the process. Raises InjectError 'not_python' where there is none."""
-    for mapping in process.mapped_objects(process.maps(pid)):
+    mappings = process.maps(pid)
+    for mapping in process.mapped_objects(mappings):
         try:
             with process.open_object(pid, mapping) as elf:
                 if elf.any_symbol(PYTHON_FUNCTIONS[1]) is not None:
                     has_lock = elf.any_symbol(_FREE_THREADED) is None
-                    return Interpreter(mapping, process.python_version(pid, mapping, elf), has_lock)
+                    return Interpreter(mapping, process.python_version(pid, mapping, elf), has_lock, mappings)
         except NotElfError:
             continue
     raise InjectError(
@@ -80,11 +83,11 @@ def find_interpreter(pid: int) -> Interpreter:
     )
 
 
-def make_plan(target: Identity, code: str) -> Plan:
-    """Addresses, machine code and proofs for one injection."""
+def make_plan(target: Identity, code: str, interpreter: Interpreter | None = None) -> Plan:
+    """Addresses, machine code and proofs for one injection; interpreter: where it was found a moment ago."""
     pid = target.pid
-    found = _Resolver(pid)
-    interpreter = find_interpreter(pid)
+    interpreter = interpreter or find_interpreter(pid)
+    found = _Resolver(pid, interpreter.mappings)
     found.take_from(interpreter.mapping, (*PYTHON_FUNCTIONS, _PENDING))
     for mapping in process.mapped_objects(found.mappings):
         if not found.missing(_LIBC):
@@ -118,9 +121,9 @@ def make_plan(target: Identity, code: str) -> Plan:
 class _Resolver:
     """Addresses found so far, with the bytes that prove each of them."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, mappings: list[process.Mapping]) -> None:
         self._pid = pid
-        self.mappings = process.maps(pid)
+        self.mappings = mappings
         self.addresses: dict[str, int] = {}
         self.proofs: dict[int, bytes] = {}
         self._owner: dict[str, process.Mapping] = {}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tuiadvisor.inject import armed, machines, process, remote_exec, seccomp
 from tuiadvisor.inject.outcome import InjectError
-from tuiadvisor.inject.plan import find_interpreter
+from tuiadvisor.inject.plan import Interpreter, find_interpreter
 
 _ARM = "start the job armed: tuiadvisor arm -- CMD"
 REMEDIES = {
@@ -41,8 +41,8 @@ _CAP_SYS_PTRACE = 19
 _OTHER_WATCHER_S = 0.05
 
 
-def preflight(pid: int) -> None:
-    """Raise InjectError when it is already clear that nothing can be injected."""
+def preflight(pid: int) -> Interpreter:
+    """Its interpreter. Raises InjectError when it is already clear that nothing can be injected."""
     try:
         status = _settled_status(pid)
         _refuse_state(pid, status)
@@ -55,7 +55,7 @@ def preflight(pid: int) -> None:
             _refuse_ptrace(pid, status)
         elif (harm := seccomp.harm_unread(pid, pid)) is not None:  # its listener is a thread like any other
             raise refusal(pid, "seccomp_unread", harm)
-        find_interpreter(pid)
+        return find_interpreter(pid)
     except ProcessLookupError:
         raise refusal(pid, "gone", "no such process") from None
     except PermissionError:

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import make_plan
 from tuiadvisor.inject.refusals import REMEDIES
+from tuiadvisor.inject.turns import COMPUTING
 
 if TYPE_CHECKING:
     from tuiadvisor.inject.identity import Identity
+    from tuiadvisor.inject.plan import Interpreter
 
 # Only the tracer's own modules are loaded: with the packages' __init__ files the start takes 60 ms, not 20.
 _START: Final = """\
@@ -43,11 +45,14 @@ _READ_BYTES: Final = 4096
 _NUM_STARTS: Final = 2  # who waited ready may have been killed since
 
 
-def inject_by_tracing(target: Identity, code: str, *, timeout_s: float, way: str | None) -> Injection:
+def inject_by_tracing(
+    target: Identity, code: str, interpreter: Interpreter | None = None, *, timeout_s: float, way: str | None
+) -> Injection:
     """Run the code by ptrace. `way` is 'thread', 'pending_call' or None for whichever fits."""
     started_ns = time.monotonic_ns()
     pid = target.pid
-    made = make_plan(target, code)
+    with COMPUTING.turn():
+        made = make_plan(target, code, interpreter)
     chosen = way if way is not None or made.has_lock else "pending_call"
     plan = made.as_dict() | {"way": chosen, "timeout_s": timeout_s}
     outcome = _carry_out(plan, timeout_s)

@@ -1,0 +1,68 @@
+"""What the probe brings along does not bring the host's next full garbage collection forward.
+
+Up to CPython 3.13 the collector looks at every object of the process once those that have survived its looks at young
+ones are a quarter of all: 200 ms of a process with torch, with the interpreter's lock, so all ranks wait. The probe's
+4,000 classes, functions and the like are a twentieth of that quarter: one attach in twenty a rank, and of 64 ranks
+nearly always some, stood still for it. So each piece of the probe passes to the oldest generation as it is loaded, past
+that count: frozen and thawed again, which moves whole lists. Just before it the young objects there are, the host's,
+are looked at as the collector was about to, so that no garbage of the host's passes along; where it may have made some
+meanwhile, or has the collector do otherwise, the piece is counted as ever.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from operator import methodcaller
+from types import SimpleNamespace
+
+_MOST_YOUNG = (
+    25_000  # more are not looked at: whoever has set the collector so, no attach brings it near a quarter
+)
+_ALONE_NS = 500_000  # of a piece's time, in which we did not compute: another thread may have
+_MOST_LEFT = 64  # probes that have left and wait for a full collection, 0.3 MiB each: more of them are a reason for one
+
+
+class Mark(SimpleNamespace):
+    """One a probe, known to its base as long as the probe's garbage is not collected."""
+
+
+def _is_of_use() -> bool:
+    """Whether the collector counts so, and the garbage of probes that have left may grow."""
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or "t" in sys.abiflags:
+        return False
+    left = sum(one.__name__ == Mark.__name__ for one in SimpleNamespace.__subclasses__())
+    return left <= _MOST_LEFT
+
+
+# In C from the one to the other: a handler of a signal may raise between any two of our lines, and all stay frozen.
+_called = methodcaller("__call__")
+_of_use = _is_of_use()
+_begun: list[int] = []  # the clock and this thread's processor time when a piece began
+
+
+def begin() -> None:
+    """A piece of the probe is about to be loaded: from here on what is young is the probe's."""
+    global _of_use
+    if not _of_use or not gc.isenabled() or gc.get_debug():  # which would have each look printed
+        return
+    if gc.get_freeze_count():  # the host's, which we would thaw
+        _of_use = False
+        return
+    threshold, *_ = gc.get_threshold()
+    newest, looks, _ = gc.get_count()
+    if threshold and newest + looks * threshold <= _MOST_YOUNG:
+        gc.collect(1)
+        _begun[:] = time.monotonic_ns(), time.thread_time_ns()
+
+
+def end() -> None:
+    """It has been loaded."""
+    if not _begun:
+        return
+    begin_ns, begin_cpu_ns = _begun
+    _begun.clear()
+    waited_ns = time.monotonic_ns() - begin_ns - (time.thread_time_ns() - begin_cpu_ns)
+    if waited_ns < _ALONE_NS and gc.isenabled():
+        any(map(_called, (gc.freeze, gc.unfreeze)))
