@@ -212,6 +212,24 @@ def test_ranks_that_are_bound_to_the_same_cpus_are_told_where_all_wait_for_cores
     assert "crowded_host" not in {one.id for one in quiet.findings}
 
 
+@pytest.mark.parametrize(("waits", "first"), [(0.5, "crowded_host"), (0.02, "checkpoint_pause")])
+def test_a_pause_is_not_told_before_what_all_steps_lose_to_others_work(waits: float, first: str) -> None:
+    """One checkpoint, 5 % of the time, was the verdict where ranks had no core for 55 % of it."""
+    saving = JOB.with_faults(Fault("checkpoint", None, 50 * MS, every=50))
+    view = seen(saving, dict.fromkeys(range(4), waits), {}, {})
+    above = [finding.id for finding in view.findings if finding.severity == "warning"]
+    assert "checkpoint_pause" in above
+    assert first == above[0] == view.verdict.finding
+
+
+def test_a_rank_that_is_late_is_told_before_what_all_steps_lose_to_others_work() -> None:
+    """It is late beyond what the others wait, too."""
+    late = JOB.with_faults(Fault("forward", (1,), 6 * MS))
+    limit = {1: {"cpu_periods": 10, "throttled_periods": 9, "cpu_limit_cores": 0.5}}
+    view = seen(late, {**dict.fromkeys(range(4), 0.4), 1: 0.7}, limit, {})
+    assert ["straggler", "crowded_host"] == [one.id for one in view.findings if one.severity != "info"]
+
+
 def test_a_lower_priority_waits_for_no_steps() -> None:
     """On a crowded host a step of four seconds was "13 more steady steps, about 47 s", and no word of the renice."""
     few = Job(num_steps=12)
