@@ -618,6 +618,7 @@ def test_ranks_that_do_not_step_together_are_not_compared() -> None:
     assert "its steps could not be compared" in view.ranks[3].state_detail
     assert "no step seen" not in plain_summary(view)
     assert {""} == {row.state_detail for row in view.ranks[:3]}
+    assert [False, False, False, True] == [row.is_apart for row in view.ranks]
 
 
 def test_diagnose_reads_encoded_frames_and_can_be_limited_to_steps() -> None:

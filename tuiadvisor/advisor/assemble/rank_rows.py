@@ -120,7 +120,7 @@ def rank_rows(
 def with_apart(rows: tuple[RankRow, ...], apart: Collection[int]) -> tuple[RankRow, ...]:
     """The rows of ranks that make steps which could not be compared with the others' say that."""
     return tuple(
-        replace(row, state_detail=row.state_detail or NOT_COMPARED)
+        replace(row, is_apart=True, state_detail=row.state_detail or NOT_COMPARED)
         if row.rank in apart and row.step_s is None
         else row
         for row in rows
