@@ -34,6 +34,7 @@ from tuiadvisor.report.facts import nothing_found
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.views.deaths import deaths_of
 from tuiadvisor.views.run_view import RunView
 
@@ -613,6 +614,11 @@ def test_ranks_that_do_not_step_together_are_not_compared() -> None:
     assert any("rank 3 is not compared" in note and "disagree" in note for note in view.losses.notes)
     assert [("straggler", (2,), "forward")] == above_info(view)
     assert view.ranks[3].step_s is None
+    # It has made 200 steps: "no step seen" stood in its row.
+    assert "its steps could not be compared" in view.ranks[3].state_detail
+    assert "no step seen" not in plain_summary(view)
+    assert {""} == {row.state_detail for row in view.ranks[:3]}
+    assert [False, False, False, True] == [row.is_apart for row in view.ranks]
 
 
 def test_diagnose_reads_encoded_frames_and_can_be_limited_to_steps() -> None:

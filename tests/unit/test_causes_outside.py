@@ -55,9 +55,14 @@ QUIET = dict.fromkeys(range(4), 0.02)
 
 
 def seen(
-    job: Job, waits: dict[int, float], more: dict[int, dict[str, float]], stopped: dict[int, int]
+    job: Job,
+    waits: dict[int, float],
+    more: dict[int, dict[str, float]],
+    stopped: dict[int, int],
+    *,
+    facts: dict[int, dict[str, object]] | None = None,
 ) -> RunView:
-    """more: counters a second of a rank; stopped: each how many-th look finds the rank stopped."""
+    """more: counters a second of a rank; stopped: each how many-th look finds the rank stopped; facts: of a rank."""
     result: list[Frame] = []
     for second, frame in enumerate(host_frames(job, waits)):
         ranks = []
@@ -73,8 +78,9 @@ def seen(
             }
             is_stopped = rank in stopped and second % stopped[rank] == 0
             state = {"state": "stopped"} if is_stopped else {}
-            ranks.append({**entry, "cpu_s": 1.0 * second, **known, **state})
-        result.append(replace(frame, payload={**frame.payload, "ranks": ranks}))
+            ranks.append({**entry, "cpu_s": 1.0 * second, **known, **state, **(facts or {}).get(rank, {})})
+        more_cpus = {"num_cpus": 8} if facts else {}
+        result.append(replace(frame, payload={**frame.payload, **more_cpus, "ranks": ranks}))
     return folded([*frames(job), *result]).view()
 
 
@@ -181,6 +187,47 @@ def test_where_all_wait_for_cores_who_has_a_lower_priority_is_told(phase: str) -
     assert all(", and rank 1 is at a lower priority" in message for message in told)
     alike = seen(job, dict.fromkeys(range(4), 0.3), at_nice(1, 10, 10), {})
     assert not [one.id for one in alike.findings if "lower priority" in one.message]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "told"),
+    [
+        (("0", "0", "1", "1"), ", and ranks 0 and 1 may run on CPU 0 alone, and ranks 2 and 3 on CPU 1"),
+        (("0-1", "0-1", "0-1", "0-1"), ", and ranks 0, 1, 2 and 3 may run on CPUs 0-1 alone"),
+        (("0", "1", "2", "3"), ""),
+        (("0-7",) * 4, ""),  # bound to nothing
+        (("none",) * 4, ""),
+    ],
+)
+def test_ranks_that_are_bound_to_the_same_cpus_are_told_where_all_wait_for_cores(
+    cpus: tuple[str, ...], told: str
+) -> None:
+    """Two ranks by taskset on one of two cores were told to look for other work on the host."""
+    bound = {rank: {"cpus_allowed": each, "cpu_nodes": [0]} for rank, each in enumerate(cpus)}
+    view = seen(JOB, dict.fromkeys(range(4), 0.4), {}, {}, facts=bound)
+    (found,) = [one for one in view.findings if one.id == "crowded_host"]
+    assert f"of the time{told} (CPU contention)" in found.message
+    assert ("taskset -cp" in str([action.command for action in found.actions])) == bool(told)
+    quiet = seen(JOB, QUIET, {}, {}, facts=bound)
+    assert "crowded_host" not in {one.id for one in quiet.findings}
+
+
+@pytest.mark.parametrize(("waits", "first"), [(0.5, "crowded_host"), (0.02, "checkpoint_pause")])
+def test_a_pause_is_not_told_before_what_all_steps_lose_to_others_work(waits: float, first: str) -> None:
+    """One checkpoint, 5 % of the time, was the verdict where ranks had no core for 55 % of it."""
+    saving = JOB.with_faults(Fault("checkpoint", None, 50 * MS, every=50))
+    view = seen(saving, dict.fromkeys(range(4), waits), {}, {})
+    above = [finding.id for finding in view.findings if finding.severity == "warning"]
+    assert "checkpoint_pause" in above
+    assert first == above[0] == view.verdict.finding
+
+
+def test_a_rank_that_is_late_is_told_before_what_all_steps_lose_to_others_work() -> None:
+    """It is late beyond what the others wait, too."""
+    late = JOB.with_faults(Fault("forward", (1,), 6 * MS))
+    limit = {1: {"cpu_periods": 10, "throttled_periods": 9, "cpu_limit_cores": 0.5}}
+    view = seen(late, {**dict.fromkeys(range(4), 0.4), 1: 0.7}, limit, {})
+    assert ["straggler", "crowded_host"] == [one.id for one in view.findings if one.severity != "info"]
 
 
 def test_a_lower_priority_waits_for_no_steps() -> None:

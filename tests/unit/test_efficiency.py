@@ -250,7 +250,7 @@ def test_what_makes_a_figure_uncertain_is_noted() -> None:
     assert found.mfu is not None
     assert found.hfu is None
     assert (
-        "of the 4 ranks that were seen, of 8",
+        "of 4 of 8 ranks: those whose steps could be compared",
         "ranks differ in params, class",
         "HFU is unknown: a forward may recompute parts, and which was not seen",
     ) == found.notes

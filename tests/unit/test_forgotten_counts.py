@@ -59,3 +59,18 @@ def test_what_is_no_longer_held_is_told_from_what_was_never_counted() -> None:
     assert ([None], [None]) == seen.bounds([0], 5.0, [30 * 10**9])
     assert [False] == seen.is_gone([0], 5.0, [(5 + 2 * ROOM) * 10**9])
     assert [False] == seen.is_gone([0], 5.0, None)
+
+
+@pytest.mark.parametrize("end_s", [130, 400])  # of the later one nothing of the time of the change is held
+def test_what_was_waited_before_a_change_is_known_however_long_ago_that_was(end_s: int) -> None:
+    """It is what the count grew by until then, which no sample that is still held has to tell."""
+    seen = CoreWait()
+    assert seen.share_before(0, 10**9) is None
+    for second in range(1, end_s + 1):
+        waited_s = 0.8 * min(second, 100) + 0.2 * max(second - 100, 0)
+        seen.take({"mono_ns": second * 10**9, "ranks": [{"rank": 0, "run_delay_s": waited_s}]})
+    share = seen.share_before(0, 100 * 10**9)
+    assert share is not None
+    assert 0.8 == pytest.approx(share, rel=0.02)
+    assert seen.share_before(0, 3 * 10**9) is None
+    assert seen.share_before(1, 100 * 10**9) is None

@@ -20,7 +20,7 @@ from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.report.page import Dossier, html_report
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.goodput import late_words
+from tuiadvisor.text.goodput import late_words, notes
 from tuiadvisor.tui.draw import waterfall
 from tuiadvisor.tui.pages.comparison import plain_comparison
 from tuiadvisor.tui.pages.goodput import goodput_lines
@@ -114,6 +114,17 @@ def compared(before: Job, after: Job, ages: tuple[float | None, float | None] = 
         for name, job, age in (("before.rec", before, ages[0]), ("after.rec", after, ages[1]))
     ]
     return compare(*sides)
+
+
+def test_what_no_row_shows_is_named_in_no_note() -> None:
+    """A note said "beside them slower, not explained" below a waterfall that had no such row."""
+    whole = final_view(LATE).wall
+    assert whole is not None
+    parts = parts_of({"useful": 6.0, "straggler": 2.0, "eval": 2.0, "unnamed": 1e-8})
+    assert ["useful", "straggler", "eval"] == [part.kind for part in parts]
+    said = " ".join(notes(replace(whole, end_to_end=0.6, steady=0.75, waterfall=parts)))
+    assert "beside them evaluation, rollout" in said
+    assert "not explained" not in said
 
 
 @pytest.mark.slow

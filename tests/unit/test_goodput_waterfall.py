@@ -431,6 +431,50 @@ def test_who_was_late_before_the_change_as_after_it_is_waited_for_in_both(since:
     assert 0.02 * 300 * 1.1 > seconds(told, "unnamed") + seconds(told, "before_change")
 
 
+def crowded(sequence: list[Frame], waits: float, *, since_s: int = 0) -> list[Frame]:
+    """The run with the kernel's count once a second: of its time each rank was so long ready without a core."""
+    (host,) = {
+        frame.payload["host"]
+        for frame in sequence
+        if frame.kind == FrameKind.HELLO and frame.payload["ranks"]
+    }
+    job = [frame for frame in sequence if frame.kind == FrameKind.STEPS]
+    samples = []
+    for second in range(1, 1 + int(max(frame.time_ns for frame in job) * 1e-9)):
+        counts = [{"rank": rank, "run_delay_s": waits * max(second - since_s, 0)} for rank in range(2)]
+        payload = {
+            "host": host,
+            "mono_ns": second * 10**9,
+            "wall_ns": WALL_NS + second * 10**9,
+            "ranks": counts,
+        }
+        samples.append(Frame(FrameKind.HOST, job[0].source, 10**6 + second, second * 10**9, payload))
+    return [*sequence, *samples]
+
+
+def test_a_rank_without_a_core_before_the_change_as_after_it_lacked_one_in_both() -> None:
+    """What it waited for a core was in no part but that of the window; before it was slower, not explained."""
+    shorter = Fault("comm", None, 0.02, until=300)
+    job = Job(num_ranks=2, num_steps=500, noise=0.01, faults=(shorter,))
+    told = wall(folded(crowded(frames(job), 0.5)).view())
+    assert_sums(told, span_of(job))
+    assert seconds(told, "crowded_host") == pytest.approx(0.5 * told.span_s, rel=0.1)
+    # All else that is lost there is what the exchange took longer then.
+    assert 0.02 * 300 * 1.1 > seconds(told, "unnamed") + seconds(told, "before_change")
+    assert 0.02 * told.span_s > seconds(told, "unnamed")
+
+
+def test_a_core_that_is_lacked_since_the_change_only_was_not_lacked_before() -> None:
+    """A share of the window is not carried over to steps in which the kernel counted no wait."""
+    shorter = Fault("comm", None, 0.02, until=300)
+    job = Job(num_ranks=2, num_steps=900, noise=0.01, faults=(shorter,))
+    begun = frames(job)
+    end_s = max(frame.time_ns for frame in begun if frame.kind == FrameKind.STEPS) * 1e-9
+    since_s = round(1 + (end_s - 1) * 0.65)
+    told = wall(folded(crowded(begun, 0.5, since_s=since_s)).view())
+    assert seconds(told, "crowded_host") < 0.5 * (end_s - since_s) * 1.15
+
+
 def test_who_is_late_since_the_change_only_was_waited_for_since_then_only() -> None:
     """What its steps lost before is told of nobody who was on time."""
     view = final_view(

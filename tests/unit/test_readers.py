@@ -66,7 +66,7 @@ def test_what_the_readers_do_is_told_with_what_helps(told: Told, words: str, lay
     assert bool(words) == ("of the looks" in found.message)
     assert layer == found.layer
     assert found.actions[0].text.startswith(first)
-    assert ("All ranks wait for storage" == found.title) == ("for storage in 80" in words or "40 %" in words)
+    assert ("Training waits for storage" == found.title) == ("for storage in 80" in words or "40 %" in words)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_run import Fault, Job, final_view
 
-from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
+from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks, why_nobody
 from tuiadvisor.cli import main
 from tuiadvisor.views.run_view import RunView
 
@@ -53,6 +53,22 @@ def test_before_the_first_step_all_ranks_are_awaited() -> None:
     view = replace(without_steps(final_view(JOB), dict.fromkeys(range(4), ("found", ""))), last_step=None)
     assert ("4 ranks, no steps yet", []) == (recorded_ranks(view), left_out(view))
     assert ("no ranks yet", []) == (recorded_ranks(None), left_out(None))
+
+
+def test_a_rank_whose_steps_are_not_compared_is_recorded() -> None:
+    """Said "recorded 1 of 2 ranks; without a step: rank 1" of one that had 138 of them in the file."""
+    view = final_view(JOB)
+    apart = [replace(row, last_step=None, step_s=None, is_apart=True) for row in view.ranks[3:]]
+    view = replace(view, ranks=(*view.ranks[:3], *apart))
+    assert ("4 ranks, up to step 59", []) == (recorded_ranks(view), left_out(view))
+
+
+def test_a_job_that_ended_before_a_rank_was_seen_is_no_recording() -> None:
+    """It was "recorded no ranks yet" with exit code 0, and "20 more steady steps" of a job that is no more."""
+    assert why_nobody(None, ended_alone=True) is not None
+    assert why_nobody(replace(final_view(JOB), ranks=()), ended_alone=True) is not None
+    assert why_nobody(None, ended_alone=False) is None
+    assert why_nobody(final_view(JOB), ended_alone=True) is None
 
 
 def test_what_the_exit_code_answers_for_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -466,7 +466,7 @@ def test_of_an_imported_trace_no_probe_is_spoken_of() -> None:
 
 @pytest.mark.parametrize("width", [76, 100, 140, 200])
 def test_what_watching_costs_is_told_whole_or_in_short(width: int) -> None:
-    """The end of "over its budget of 0.5 % because steps are short (native hooks)" was cut at 80 columns."""
+    """The end of "over its budget of 0.5 % without detail, too (native hooks)" was cut at 80 columns."""
     work = ProbeWork(0.031, 0.005, 0.05, 15, is_over=True, always_on=0.02, core="native")
     said = sections.source(replace(views.straggler(), probe=work), width).text
     assert len(said) <= width

@@ -28,7 +28,7 @@ from tuiadvisor.advisor.assemble.picture import (
 from tuiadvisor.advisor.assemble.probe_overhead import probe_work, with_burst_wanted
 from tuiadvisor.advisor.assemble.prospects import prospects
 from tuiadvisor.advisor.assemble.rank_groups import groupings
-from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
+from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_apart, with_devices
 from tuiadvisor.advisor.assemble.restarts import restarts
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.assemble.stack_cards import looks_within, stack_cards
@@ -260,6 +260,7 @@ class Advisor(Intake):
         rows = rank_rows(
             seen.diagnosis, ranks, last_steps, named_ranks(said.judged), stages, with_now=with_now
         )
+        rows = with_apart(rows, self.store.not_compared(min_rows=1))
         return with_stall(with_devices(rows, seen.devices), said.stalled)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:

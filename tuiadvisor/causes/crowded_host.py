@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause, rank_words
 from tuiadvisor.causes.facts import CROWDED_WAIT
-from tuiadvisor.causes.placement import at_lower_priority
+from tuiadvisor.causes.placement import MAX_SAID, at_lower_priority, num_cpus, packed
 from tuiadvisor.metrics.series.what_if import of_share
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     crowd = facts.crowd
     is_crowded = crowd is not None and crowd.is_crowded
     yields = is_crowded and crowd is not None and not crowd.is_limited  # a limit knows no priorities
+    together = packed(facts) if is_crowded else {}
     lower = _lower(tuple(sorted(at_lower_priority(diagnosis, facts)))) if yields else ""
     return {
         "ready_per_core": crowd.ready_per_core if crowd else None,
@@ -30,15 +31,30 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "host_packed": int(crowd is not None and crowd.is_packed),
         "crowd_words": f"{crowd.words}{lower}" if crowd and crowd.words else "",
         "crowd_note": _note(crowd),
-        "crowd_most_words": f", {rank_words(diagnosis.lacking_ranks)} most"
-        if diagnosis.lacking_ranks
-        else lower,
+        "crowd_most_words": (
+            f", {rank_words(diagnosis.lacking_ranks)} most" if diagnosis.lacking_ranks else lower
+        )
+        + _bound(together),
+        "ranks_bound": int(bool(together)),
         "throttled_share": crowd.throttled_share if crowd else None,
         "cpu_limit_share": crowd.limited_share if crowd and crowd.is_limited else None,
         "cpu_limit_cores": crowd.limit_cores if crowd else None,
         "cpu_limit_words": _cores(crowd.limit_cores) if crowd and crowd.limit_cores else "unknown",
         "cpu_limited": int(crowd is not None and crowd.is_limited),
     }
+
+
+def _bound(together: dict[tuple[int, ...], str]) -> str:
+    """Who may run where, of the first groups."""
+    said = [f"{rank_words(ranks)} {{}}on {_cpus(cpus)}" for ranks, cpus in together.items()][:MAX_SAID]
+    more = len(together) - len(said)
+    others = [f", and {each.format('')}" for each in said[1:]]
+    whole = [f", and {said[0].format('may run ')} alone", *others] if said else []
+    return "".join(whole) + (f", and {more} more such groups" if more else "")
+
+
+def _cpus(told: str) -> str:
+    return f"CPU{'' if num_cpus(told) == 1 else 's'} {told}"
 
 
 def _lower(ranks: tuple[int, ...]) -> str:
@@ -97,9 +113,10 @@ job cpu_limit_share share of its time, for which that limit can have held the ty
 job cpu_limit_cores count cores that the smallest CPU limit of a rank's control group allows
 job cpu_limit_words text the same in words
 job cpu_limited flag 1 if the ranks wait for a core because of such a limit; 0 if not, or not observed
+job ranks_bound flag 1 if ranks may run only on fewer CPUs than they are, of a host that has more
 job host_packed flag 1 if so many threads want each core that what ranks lose tells little; 0 if not, or not observed
 job crowd_note text that the host is oversubscribed, in a few words; empty where it is not
-job crowd_most_words text ranks that lack one much more than the others, by the kernel, or yield by their priority
+job crowd_most_words text who lacks one much more than others, yields by its priority, or is bound to what others are
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed
 """,
     measure_job=measure_job,

@@ -164,6 +164,35 @@ def at_lower_priority(diagnosis: Diagnosis, facts: Facts) -> dict[int, Priority]
     return {rank: told for rank, told in facts.priorities.items() if rank not in late | held}
 
 
+def packed(facts: Facts) -> dict[tuple[int, ...], str]:
+    """Ranks that may use the same CPUs and no others, fewer than they are, although their host has more; and which.
+
+    Where it is not known how many a host has, of none: a small machine binds nobody.
+    """
+    together: dict[tuple[str, str], list[int]] = defaultdict(list)
+    on_host = Counter(one.host for one in facts.placements)
+    for one in facts.placements:
+        if one.cpus:
+            together[one.host, one.cpus].append(one.rank)
+    most = {host: (facts.cores_per_rank or 0.0) * num for host, num in on_host.items()}
+    return {
+        tuple(sorted(ranks)): cpus
+        for (host, cpus), ranks in together.items()
+        if 0 < num_cpus(cpus) < min(len(ranks), most[host])
+    }
+
+
+def num_cpus(told: str) -> int:
+    """How many a list of the kernel's has, as "0-31,64-95"; 0 where it is none."""
+    total = 0
+    for part in told.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            return 0
+        total += max(int(last or first) - int(first) + 1, 0)
+    return total
+
+
 def _yielding(diagnosis: Diagnosis, facts: Facts) -> Measured | None:
     lower = at_lower_priority(diagnosis, facts)
     if not lower:

@@ -13,7 +13,7 @@ from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.background import run_in_background
 from tuiadvisor.app.live_feed import LiveFeed, attach_phase
-from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
+from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks, why_nobody
 from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.options.duration import seconds
@@ -118,7 +118,7 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     unwatched = why_unwatched(view)
     if unwatched is not None:
         raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
-    stepless = why_stepless(view)
+    stepless = why_stepless(view) or why_nobody(view, ended_alone=ended_alone)
     if stepless is not None:
         raise FailureError(f"{stepless} ({options.output} holds no step)")
     say(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")

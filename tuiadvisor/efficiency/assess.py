@@ -255,7 +255,7 @@ def _notes(stack: Stack, work: Work, given: GivenWork, dtype: str) -> list[str]:
         of = "one device" if work.num_devices == 1 else f"{work.num_devices} devices"
         notes.append(f"{work.num_ranks} ranks compute on {of}: each device's peak counts once")
     if work.world_size and work.num_ranks < work.world_size and given.flops_per_step is None:
-        notes.append(f"of the {work.num_ranks} ranks that were seen, of {work.world_size}")
+        notes.append(f"of {work.num_ranks} of {work.world_size} ranks: those whose steps could be compared")
     if stack.differing:
         notes.append("ranks differ in " + ", ".join(stack.differing[:6]))
     if stack.text("recompute") == "maybe":

@@ -11,6 +11,7 @@ USEFUL: Final = "useful"
 # Time that nobody judged: neither useful nor lost, and outside the figure.
 UNKNOWN_KINDS: Final = ("before_watcher", "unwatched", "between", "not_judged")
 
+LEAST_S: Final = 0.5e-6  # seconds; what rounding leaves of a difference is no part
 LEAST_SAID: Final = 0.005  # a smaller share is 0 % in words
 NAMES: Final = {
     "useful": "useful steps",
@@ -82,9 +83,9 @@ class Goodput:
 
 
 def parts_of(seconds: dict[str, float]) -> tuple[WallPart, ...]:
-    """Bars of these seconds, those of nothing left out."""
+    """Bars of these seconds, those of nothing left out: no row and no sentence names them."""
     total = sum(seconds.values())
-    return tuple(WallPart(kind, value, value / total) for kind, value in seconds.items() if value > 0)
+    return tuple(WallPart(kind, value, value / total) for kind, value in seconds.items() if value >= LEAST_S)
 
 
 def kind_words(kind: str) -> str:

@@ -21,7 +21,7 @@ from tuiadvisor.views.run_view import RankRow
 from tuiadvisor.views.step_map import UNKNOWN_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import DeviceView
     from tuiadvisor.views.shares import Shares
 
+NOT_COMPARED: Final = "its steps could not be compared with the others'"
 MAX_LATENESS_STEPS: Final = 120
 WAITS: Final = phases.of_kind("input", "sync", "idle")
 # Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
@@ -114,6 +115,16 @@ def rank_rows(
     ]
     width = max((len(row.lateness_levels) for row in rows), default=0)
     return tuple(row if len(row.lateness_levels) == width else _padded(row, width) for row in rows)
+
+
+def with_apart(rows: tuple[RankRow, ...], apart: Collection[int]) -> tuple[RankRow, ...]:
+    """The rows of ranks that make steps which could not be compared with the others' say that."""
+    return tuple(
+        replace(row, is_apart=True, state_detail=row.state_detail or NOT_COMPARED)
+        if row.rank in apart and row.step_s is None
+        else row
+        for row in rows
+    )
 
 
 def with_devices(rows: tuple[RankRow, ...], devices: Mapping[int, DeviceView]) -> tuple[RankRow, ...]:

@@ -49,6 +49,7 @@ def wall_goodput(
     heard_ns = roster.last_heard_ns(wall.rank)
     since_end_s = 0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS
     change, marked_s = _window(wall, store, seen, is_traced=traced is not None)
+    waited = roster.core_wait.share_before(wall.rank, change[0]) if change is not None else None
     clocks = Clocks(
         lives=lives,
         is_first_whole=traced is not None,
@@ -58,6 +59,7 @@ def wall_goodput(
         hangs=hangs,
         stands_s=stands_s,
         change=change,
+        core_wait_before=waited,
         marked_s=marked_s,
         stood_within_s=_stood_within_s(last, store, seen.table, wall.rank),
         steps_before=roster.clocks.steps_before(roster.ranks.get(wall.rank), last.host),

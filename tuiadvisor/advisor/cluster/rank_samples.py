@@ -49,6 +49,8 @@ class RankSamples:
         # little differs from the one before.
         self._time_ns = np.empty((ROOM, 0), dtype=np.int64)
         self._values = np.empty((ROOM, num_fields, 0))
+        self._first_ns = np.zeros(0, dtype=np.int64)  # of each row its very first sample, long after it went
+        self._first = np.zeros((num_fields, 0))
         self._before = np.zeros((num_fields, 0))  # what the rank's former processes had counted, to be added
         # Rows with their samples, the first of each row, the second of each and so on.
         self._waiting: list[list[tuple[int, int, Sequence[float]]]] = []
@@ -100,6 +102,8 @@ class RankSamples:
             self._before[:, rows[is_new]] = np.nan_to_num(last[:, is_new], nan=0.0)
             now = self._on_top(rows, sample)
         num = self._num[rows]
+        begun = rows[num == 0]
+        self._first_ns[begun], self._first[:, begun] = times_ns[num == 0], now[:, num == 0]
         self._time_ns[num, rows], self._values[num, :, rows] = times_ns, now.T
         self._num[rows] = num + 1
         self._halve(rows[num + 1 == ROOM])
@@ -133,6 +137,9 @@ class RankSamples:
         gone_ns = np.full(space, -MAX_NS)
         num[:held], before[:, :held], gone_ns[:held] = self._num, self._before, self._gone_ns
         time_ns[:, :held], values[:, :, :held] = self._time_ns, self._values
+        first_ns, first = np.zeros(space, dtype=np.int64), np.zeros((num_fields, space))
+        first_ns[:held], first[:, :held] = self._first_ns, self._first
+        self._first_ns, self._first = first_ns, first
         self._num, self._before, self._gone_ns = num, before, gone_ns
         self._time_ns, self._values = time_ns, values
 
@@ -144,6 +151,19 @@ class RankSamples:
         rows = np.array([self._row_of.get(rank, -1) for rank in ranks], dtype=np.int64)
         begin_ns = np.array(until_ns, dtype=np.int64) - 1e9 * last_s
         return [bool(one) for one in (rows >= 0) & (self._gone_ns[rows] > begin_ns)]
+
+    def since_first(self, rank: int, field: int, until_ns: int) -> tuple[int, int, float] | None:
+        """Times of a rank's first sample and of its last one until then, and by how much a count grew between them.
+
+        Where that one is no longer held it is the oldest that is.
+        """
+        self._settle()
+        row = self._row_of.get(rank)
+        if row is None or self._num[row] == 0:
+            return None
+        last = max(int(np.count_nonzero(self._time_ns[:, row] <= until_ns)) - 1, 0)
+        grown = float(self._values[last, field, row] - self._first[field, row])
+        return int(self._first_ns[row]), int(self._time_ns[last, row]), grown
 
     def until(self, ranks: Sequence[int], until_ns: Sequence[int] | None) -> Until | None:
         """The samples of these ranks up to a time of each; None: all. Of no rank anything: None."""

@@ -12,6 +12,7 @@ import numpy as np
 from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, number, objects
 from tuiadvisor.advisor.cluster.rank_samples import MAX_SAMPLES, RankSamples
 from tuiadvisor.metrics.steps.arrays import finite_or_nones
+from tuiadvisor.metrics.steps.step_table import NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +64,23 @@ class CoreWait:
         if seen is None:
             return nothing, nothing
         return _shares(seen, last_s), _most_shares(seen, last_s) if last_s >= MIN_BOUND_S else nothing
+
+    def share_before(self, rank: int, time_ns: int) -> float | None:
+        """Seconds of waiting a second of a rank from its first sample until then; None where too little was seen.
+
+        The count goes on for as long as the run. Where that of then is no longer held, it is taken back from the oldest
+        that is, as it grew since.
+        """
+        seen = self._samples.since_first(rank, WAITED_S, time_ns)
+        if seen is None:
+            return None
+        first_ns, at_ns, waited_s = seen
+        later_s = max(at_ns - time_ns, 0) * NS
+        share = self.shares([rank], float(MAX_SAMPLES))[0] if later_s else 0.0
+        span_s = (at_ns - first_ns) * NS - later_s
+        if span_s < MIN_SPAN_S or share is None:
+            return None
+        return min(max((waited_s - share * later_s) / span_s, 0.0), 1.0)
 
     def counted(self, rank: int) -> bool:
         """Whether the kernel's count of a rank is read at all."""

@@ -137,9 +137,11 @@ def find(
     job["num_findings_above_info"] = sum(entry.finding.severity != "info" for entry in judged)
     last = Measured("job", job)
     judged.extend(result for rule in rules if rule.final and (result := _judge(rule, last)) is not None)
+    held_s = max((_held_s(entry) for entry in judged), default=0.0)
     judged.sort(
         key=lambda entry: (
             _gravity(entry),
+            entry.rule.scope == "pause" and (entry.finding.loss_s_per_step or 0.0) < held_s,
             -(entry.finding.loss_s_per_step or 0.0),
             entry.rule.id,
             entry.finding.ranks,
@@ -168,6 +170,17 @@ def _may_be_told_by(entry: Judged, other: Judged) -> bool:
 
 def _gravity(entry: Judged) -> int:
     return SEVERITY_ORDER[entry.finding.severity]
+
+
+def _held_s(entry: Judged) -> float:
+    """What makes all that a step does longer, as waiting for cores, takes of it; 0 of others, and of remarks.
+
+    It has no seconds of its own. What a step itself loses stands before it, for some of that is told to be beyond it;
+    a pause beside the steps is no part of it, and comes first where it costs more alone.
+    """
+    cause = cause_of(entry.rule.id)
+    is_of_all = cause is not None and bool(cause.lost_share) and entry.finding.severity != "info"
+    return entry.gain.loss_s if is_of_all and entry.gain is not None else 0.0
 
 
 def _holds_most(one: Gain | None, other: Gain | None) -> bool:

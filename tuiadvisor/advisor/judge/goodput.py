@@ -38,6 +38,9 @@ class Accounted:
     # Seconds before the window: of pauses of kinds that no record marks, and what steps lost as those of the window do.
     paused_before_s: dict[str, float] = field(default_factory=dict)
     lost_before_s: dict[str, float] = field(default_factory=dict)
+    by_cores: str | None = (
+        None  # of them the one that makes all of a step longer: no core was free, or a limit
+    )
     unseen: float | None = (
         None  # share of the steady steps in code that no hook sees, useful or not; None: not known
     )
@@ -97,8 +100,10 @@ def goodput(
     for kind, loss_s in _stage_losses(diagnosis, judged).items():
         of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
     of_steps |= _own_losses(judged, scale, 1 - sum(losses.values()) - sum(of_steps.values()))
+    by_cores: dict[str, float] = {}
     if not on_device:
-        of_steps |= _lost_shares(judged, 1 - sum(losses.values()) - sum(of_steps.values()))
+        by_cores = _lost_shares(judged, 1 - sum(losses.values()) - sum(of_steps.values()))
+        of_steps |= by_cores
     losses |= of_steps
     total = sum(losses.values())
     if total > 1:  # overlapping estimates may not claim more than there was
@@ -114,6 +119,7 @@ def goodput(
         tuple(of_steps),
         _paused_before_s(diagnosis, first),
         lost_before_s,
+        max(by_cores, key=by_cores.__getitem__, default=None),
         None if on_device else unseen_share(diagnosis),
     )
 

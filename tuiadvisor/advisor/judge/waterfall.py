@@ -50,6 +50,8 @@ class Clocks:
     since_end_s: float = (
         0.0  # how long this host was heard since the last step, whether the job stands or not
     )
+    # Share of the time before the present level in which this rank was ready to run and had no core.
+    core_wait_before: float | None = None
 
 
 @dataclass(slots=True)
@@ -273,6 +275,8 @@ def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: floa
     )
     rest_s = before.pop("before_change")
     named = _within(accounted.lost_before_s, rest_s)
+    left_s = rest_s - sum(named.values())
+    named |= _without_core_s(clocks, accounted, before[USEFUL], left_s)
     named_s = sum(named.values())
     # Slower is what they took beyond a step of now; what else they lost has no name: nobody judged those steps.
     slower_s = max(before[USEFUL] + rest_s - cut.num_before * mean_s, 0.0)
@@ -281,6 +285,16 @@ def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: floa
     before = _sum(before, named) | {"before_change": slower_s, "unnamed": unnamed_s}
     now_s, num_now = cut.steps_s - cut.before_s, cut.num_steps - cut.num_before
     return _sum(before, _steps(now_s, num_now, useful_step_s, a_step, seconds_of, mean_s=mean_s))
+
+
+def _without_core_s(clocks: Clocks, accounted: Accounted, useful_s: float, left_s: float) -> dict[str, float]:
+    """Of what steps before a change lost, what the rank was ready to run and had no core, where it lacks one now too.
+
+    As of the window a share of what nothing else has claimed, for within that a thread mostly sleeps.
+    """
+    if accounted.by_cores is None or clocks.core_wait_before is None:
+        return {}
+    return {accounted.by_cores: min(clocks.core_wait_before * (useful_s + left_s), max(left_s, 0.0))}
 
 
 def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 GLYPHS = {"useful": ("█", "good"), "lost": ("▓", "warn"), "unknown": ("?", "dim")}
 NAME_WIDTH, SECONDS_WIDTH, SHARE_WIDTH = 27, 11, 7  # "at rest between recordings", "59 min 54 s"
 MIN_BAR = 12
-LEAST_S = 0.5e-6  # what rounding leaves of a difference is no part
 LEGEND = (("█", "good", "useful"), ("▓", "warn", "lost"), ("?", "dim", "not known: neither"))
 
 
 def rows(found: Goodput, width: int, most: int) -> list[Line]:
     """Return the parts, the smallest in one row where there is no room."""
-    told = tuple(part for part in found.waterfall if part.seconds >= LEAST_S)
+    told = found.waterfall
     parts = told if len(told) <= most else told[: max(most - 1, 1)]
     bar_width = width - NAME_WIDTH - SECONDS_WIDTH - SHARE_WIDTH - 1
     sizes = cells_of([part.share for part in found.waterfall], max(bar_width, 0))

@@ -517,7 +517,7 @@ def probe_work(work: ProbeWork) -> str:
     over = ", hidden: the devices are a step behind" if work.is_hidden else ""
     if work.is_over and not work.is_hidden:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
-        cause = "because steps are short" if is_always_on else "by what it sees in detail"
+        cause = "without detail, too" if is_always_on else "by what it sees in detail"
         over = f", over its budget of {text_of.small_share(work.budget)} {cause}"
     names = {"": "", "native": " (native hooks)", "python": " (Python hooks)"}
     core = names.get(work.core, f" (hooks {work.core})")
