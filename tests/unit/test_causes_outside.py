@@ -111,6 +111,7 @@ def test_a_lower_priority_has_one_name_in_all_phases(phase: str) -> None:
     assert "ready to run but without a core, at nice 19 (the others at 0)" in view.verdict.sentence
     assert (19, 0) == (view.findings[0].evidence["nice"], view.findings[0].evidence["peers_nice"])
     assert "renice" in str(view.findings[0].actions[0].command)
+    assert "(ps -o pid,ni,cmd -p 101)" in view.verdict.verify  # its own process
     assert "lower_priority" not in [one.id for one in view.findings]  # one cause, one finding
 
 

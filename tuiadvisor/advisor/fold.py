@@ -39,7 +39,7 @@ from tuiadvisor.advisor.concluding import conclude, is_whole, why_undecided
 from tuiadvisor.advisor.detail.device_times import of_job
 from tuiadvisor.advisor.intake import Intake
 from tuiadvisor.advisor.judge.action_order import in_measured_order
-from tuiadvisor.advisor.judge.findings import catalog, with_processes
+from tuiadvisor.advisor.judge.findings import catalog, to_verify, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import with_stall
 from tuiadvisor.advisor.judge.pause_facts import pause_views
@@ -143,6 +143,10 @@ class Advisor(Intake):
         hosts = tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts))
         retries = self.roster.host_use.num_alloc_retries if self.on_device else None
         judged = in_measured_order(said.judged, watched(hosts, retries, seen.step.shares))
+        # Of steps that are over nothing is asked of the job as it is now, which may have ended or changed.
+        is_over = bool(over) or steps is not None
+        findings = self._findings(judged, cards, probe, is_over=is_over)
+        verdict = said.verdict(begun[-1] if begun else None)
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
@@ -160,9 +164,8 @@ class Advisor(Intake):
             ranks=rows,
             groupings=groupings(rows, self.chunks.stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            # Of steps that are over nothing is asked of the job as it is now, which may have ended or changed.
-            findings=self._findings(judged, cards, probe, is_over=bool(over) or steps is not None),
-            verdict=said.verdict(begun[-1] if begun else None),
+            findings=findings,
+            verdict=to_verify(verdict, findings, self.roster, is_over=is_over),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
             wall=self._wall(seen, said, accounted) if steps is None else None,

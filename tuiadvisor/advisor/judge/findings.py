@@ -18,12 +18,15 @@ from tuiadvisor_rules.evaluate import judge
 from tuiadvisor_rules.user import load_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.views.run_view import Verdict
     from tuiadvisor_rules.loader import Rule
+
+    _Pids = Mapping[int, tuple[int | None, str]]
 
 _PID: Final = re.compile(r"\bPID\b")
 _RANK: Final = re.compile(r"\bRANK\b")
@@ -63,7 +66,7 @@ def catalog() -> tuple[Rule, ...]:
 
 def with_process(
     finding: Finding,
-    pids: Mapping[int, tuple[int | None, str]],
+    pids: _Pids,
     num_hosts: int,
     *,
     has_gpu: bool | None = None,
@@ -74,13 +77,11 @@ def with_process(
     pids: rank -> (process id, host). On a job of several hosts a command says where to type it. has_gpu False: tools
     that ask a GPU are left out. is_over: so is what only a running job answers, with what it is asked for.
     """
-    rank = next(iter(finding.ranks), next(iter(sorted(pids)), None))
-    pid, host = pids.get(rank, (None, "")) if rank is not None else (None, "")
+    rank, pid, host = _first(finding, pids)
     where = f"  # rank {rank} on {host}" if num_hosts > 1 and host else ""
 
     def fill(text: str) -> str:
-        filled = text if pid is None else _PID.sub(str(pid), text)
-        filled = filled if rank is None else _RANK.sub(str(rank), filled)
+        filled = _filled(text, rank, pid)
         if _ON_HOST in filled:
             return filled.replace(_ON_HOST, where)
         return filled + where if _PID.search(text) and pid is not None else filled
@@ -106,12 +107,36 @@ def with_process(
     )
 
 
-def with_processes(judged: list[Judged], roster: Roster, *, is_over: bool) -> tuple[Finding, ...]:
-    """The findings, with the process ids of their ranks in the commands they recommend. is_over: as `with_process`."""
+def _first(finding: Finding, pids: _Pids) -> tuple[int | None, int | None, str]:
+    """(rank, process id, host) that commands of a finding are for: its first rank, or the first there is."""
+    rank = next(iter(finding.ranks), next(iter(sorted(pids)), None))
+    return (None, None, "") if rank is None else (rank, *pids.get(rank, (None, "")))
+
+
+def _filled(text: str, rank: int | None, pid: int | None) -> str:
+    filled = text if pid is None else _PID.sub(str(pid), text)
+    return filled if rank is None else _RANK.sub(str(rank), filled)
+
+
+def _pids_of(roster: Roster) -> _Pids:
     # A process that has ended may have left its number to another one.
-    pids = {
+    return {
         fact.rank: (None if fact.state in GONE else fact.pid, fact.host) for fact in roster.ranks.values()
     }
+
+
+def to_verify(verdict: Verdict, findings: Iterable[Finding], roster: Roster, *, is_over: bool) -> Verdict:
+    """The verdict, with the process of its finding in how to verify it; of a job that is over another one's will be."""
+    found = next((one for one in findings if one.id == verdict.finding), None)
+    if found is None or is_over:
+        return verdict
+    rank, pid, _ = _first(found, _pids_of(roster))
+    return replace(verdict, verify=_filled(verdict.verify, rank, pid))
+
+
+def with_processes(judged: list[Judged], roster: Roster, *, is_over: bool) -> tuple[Finding, ...]:
+    """The findings, with the process ids of their ranks in the commands they recommend. is_over: as `with_process`."""
+    pids = _pids_of(roster)
     hosts = len({host for _, host in pids.values()})
     devices = {fact.texts.get("device") for fact in roster.ranks.values()} - {None}
     has_gpu = any(str(name).startswith("cuda") for name in devices) if devices else None
