@@ -196,10 +196,10 @@ def test_a_collector_told_otherwise_is_left_alone(told: str, num_young: int, tmp
 
 
 def test_garbage_of_many_probes_is_a_reason_to_collect(tmp_path: Path) -> None:
-    """Of probes that have left so many may wait; from then on their likes are counted."""
+    """Of probes that have left, 1 MiB each, a few may wait; from then on their likes are counted."""
     path = tmp_path / "ring"
     cycle = (
-        "for _ in range(70):\n"
+        "for _ in range(26):\n"
         f"    exec({payload.attach_code(str(path))!r}, {{}})\n"
         f"    exec({payload.detach_code()!r}, {{}})\n"
     )
