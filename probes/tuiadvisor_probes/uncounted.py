@@ -23,7 +23,9 @@ _MOST_YOUNG = (
 _ALONE_NS = 500_000  # of a piece's time, in which we did not compute: another thread may have
 # From 3.12 on the collector sets some hundreds aside itself, again if thawed; a host that freezes has 4,000 at least.
 _OWN_FROZEN = 2_000 if sys.version_info >= (3, 12) else 0
-_MOST_LEFT = 16  # probes that have left and wait for a full collection, 1 MiB each: more of them are a reason for one
+_MOST_LEFT = (
+    16  # probes that have left and wait for a full collection, 1 MiB each: more of them are a reason for one
+)
 
 
 class Mark(SimpleNamespace):
