@@ -21,7 +21,11 @@ _MOST_YOUNG = (
     25_000  # more are not looked at: whoever has set the collector so, no attach brings it near a quarter
 )
 _ALONE_NS = 500_000  # of a piece's time, in which we did not compute: another thread may have
-_MOST_LEFT = 64  # probes that have left and wait for a full collection, 0.3 MiB each: more of them are a reason for one
+# From 3.12 on the collector sets some hundreds aside itself, again if thawed; a host that freezes has 4,000 at least.
+_OWN_FROZEN = 2_000 if sys.version_info >= (3, 12) else 0
+_MOST_LEFT = (
+    16  # probes that have left and wait for a full collection, 1 MiB each: more of them are a reason for one
+)
 
 
 class Mark(SimpleNamespace):
@@ -32,12 +36,19 @@ def _is_of_use() -> bool:
     """Whether the collector counts so, and the garbage of probes that have left may grow."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or "t" in sys.abiflags:
         return False
-    left = sum(one.__name__ == Mark.__name__ for one in SimpleNamespace.__subclasses__())
+    # Not the attribute: of a class of the host's it may be anything, and raise.
+    left = sum(_name_of(one) == Mark.__name__ for one in SimpleNamespace.__subclasses__())
     return left <= _MOST_LEFT
+
+
+def _is_frozen() -> bool:
+    """Whether the host has frozen objects, which we would thaw."""
+    return gc.get_freeze_count() > _OWN_FROZEN
 
 
 # In C from the one to the other: a handler of a signal may raise between any two of our lines, and all stay frozen.
 _called = methodcaller("__call__")
+_name_of = type.__dict__["__name__"].__get__
 _of_use = _is_of_use()
 _begun: list[int] = []  # the clock and this thread's processor time when a piece began
 
@@ -47,7 +58,7 @@ def begin() -> None:
     global _of_use
     if not _of_use or not gc.isenabled() or gc.get_debug():  # which would have each look printed
         return
-    if gc.get_freeze_count():  # the host's, which we would thaw
+    if _is_frozen():
         _of_use = False
         return
     threshold, *_ = gc.get_threshold()
@@ -64,5 +75,7 @@ def end() -> None:
     begin_ns, begin_cpu_ns = _begun
     _begun.clear()
     waited_ns = time.monotonic_ns() - begin_ns - (time.thread_time_ns() - begin_cpu_ns)
-    if waited_ns < _ALONE_NS and gc.isenabled():
+    if (
+        waited_ns < _ALONE_NS and gc.isenabled() and not _is_frozen()
+    ):  # in the meantime, or as it was told of our look
         any(map(_called, (gc.freeze, gc.unfreeze)))

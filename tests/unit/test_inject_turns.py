@@ -43,26 +43,28 @@ def test_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_hangs_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read below /proc may never return."""
+    """A read below /proc may never return. Whoever comes first waits for it a while, and those after it no more."""
     monkeypatch.setattr(turns, "WAIT_S", 0.01)
     few = turns.Turns(2)
-    hung, begun = threading.Event(), threading.Semaphore(0)
+    hung, begun, returned = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
 
     def hang() -> None:
         with few.turn():
             begun.release()
             hung.wait(PATIENCE_S)
+        returned.release()
 
     with ThreadPoolExecutor(few.at_once) as pool:
         for _ in range(few.at_once):
             pool.submit(hang)
         for _ in range(few.at_once):
             begun.acquire()
-        with few.turn():
-            pass
-        assert not hung.is_set()
+        with few.turn(), few.turn():
+            assert not few._is_free()
+        monkeypatch.setattr(turns, "WAIT_S", 2 * PATIENCE_S)
+        with few.turn(), few.turn():
+            assert not returned.acquire(blocking=False)
         hung.set()
-    for _ in range(2 * few.at_once):  # and gave back no turn that it had not
-        with few.turn():
-            pass
-    assert few._free._value == few.at_once
+    assert few._is_free()
+    with few.turn(), few.turn():  # who came back gave back no turn that it had not
+        assert not few._is_free()

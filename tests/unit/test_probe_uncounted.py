@@ -46,6 +46,7 @@ def run(
     after: str,
     bundled: bool = True,
     attach: str | None = None,
+    interpreter: str = sys.executable,
 ) -> str:
     """What such a process prints."""
     path = tmp_path / "ring"
@@ -55,7 +56,7 @@ def run(
         before=before, young=young, after=after, attach=code, tests=str(Path(__file__).parents[1])
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; exec(sys.stdin.read())"],
+        [interpreter, "-c", "import sys; exec(sys.stdin.read())"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -72,12 +73,28 @@ counts_a_quarter = pytest.mark.skipif(sys.version_info >= (3, 14), reason="no fu
 SOME = "ballast = [[] for _ in range(1500)]"
 
 
+COMES_UNSEEN = "survive(); print(len(full), 'tuiadvisor_probe.install' in str(list(sys.modules)))"
+
+
+def others_that_count() -> list[str]:
+    """Interpreters of other versions that have full collections by themselves, if any."""
+    root = Path(sys.base_prefix).parent
+    found = (str(path) for path in root.glob("3.1[0-3]*/bin/python3"))
+    return sorted(path for path in found if not path.startswith(sys.base_prefix))
+
+
 @counts_a_quarter
 @pytest.mark.parametrize("bundled", [True, False])
 def test_no_full_collection_for_the_probe(*, bundled: bool, tmp_path: Path) -> None:
     """The probe's objects survive the looks at young ones; a fourth of all, they would have all looked at."""
-    code = "survive(); print(len(full), 'tuiadvisor_probe.install' in str(list(sys.modules)))"
-    assert run(tmp_path, before=SOME, after=code, bundled=bundled) == "0 True"
+    assert run(tmp_path, before=SOME, after=COMES_UNSEEN, bundled=bundled) == "0 True"
+
+
+@pytest.mark.skipif(not others_that_count(), reason="no other interpreter here")
+@pytest.mark.parametrize("interpreter", others_that_count())
+def test_nor_in_other_interpreters(interpreter: str, tmp_path: Path) -> None:
+    """From 3.12 on the collector sets objects of its own aside, as if a host had frozen them."""
+    assert run(tmp_path, before=SOME, after=COMES_UNSEEN, interpreter=interpreter) == "0 True"
 
 
 @counts_a_quarter
@@ -107,6 +124,32 @@ def test_what_the_host_froze_stays_frozen(tmp_path: Path) -> None:
     """Before, or while the probe comes: only the host thaws it."""
     before = "gc.freeze(); frozen = gc.get_freeze_count()"
     assert run(tmp_path, before=before, after="print(gc.get_freeze_count() == frozen > 0)") == "True"
+
+
+@pytest.mark.parametrize(
+    ("told", "meanwhile"),
+    [("", "gc.freeze()"), ("gc.callbacks.append(lambda phase, told: phase == 'stop' and gc.freeze())", "")],
+)
+def test_what_the_host_freezes_meanwhile_stays_frozen(told: str, meanwhile: str, tmp_path: Path) -> None:
+    """In a thread of its own, or whenever the collector has looked, as it does because of us."""
+    piece = (
+        "from tuiadvisor_probes import uncounted\n"
+        "uncounted._ALONE_NS = 1 << 62\n"  # however busy this machine is
+        f"{told}\nuncounted.begin()\n{meanwhile}\nuncounted.end()\n"
+    )
+    assert run(tmp_path, attach=piece, after="print(gc.get_freeze_count() > 4000)") == "True"
+
+
+def test_a_class_of_the_host_that_has_no_name(tmp_path: Path) -> None:
+    """Those that have left are counted without asking the host's classes anything: whatever it does, that runs not."""
+    host = (
+        "class Nameless(type):\n"
+        "    def __getattribute__(cls, name):\n"
+        "        raise RuntimeError(name)\n"
+        "sys.nameless = Nameless('nameless', (types.SimpleNamespace,), {})\n"
+    )
+    after = "print('tuiadvisor_probe.install' in str(list(sys.modules)))"
+    assert run(tmp_path, before=host, after=after) == "True"
 
 
 def test_nothing_stays_frozen_whatever_is_raised(tmp_path: Path) -> None:
@@ -153,10 +196,10 @@ def test_a_collector_told_otherwise_is_left_alone(told: str, num_young: int, tmp
 
 
 def test_garbage_of_many_probes_is_a_reason_to_collect(tmp_path: Path) -> None:
-    """Of probes that have left so many may wait; from then on their likes are counted."""
+    """Of probes that have left, 1 MiB each, a few may wait; from then on their likes are counted."""
     path = tmp_path / "ring"
     cycle = (
-        "for _ in range(70):\n"
+        "for _ in range(26):\n"
         f"    exec({payload.attach_code(str(path))!r}, {{}})\n"
         f"    exec({payload.detach_code()!r}, {{}})\n"
     )
