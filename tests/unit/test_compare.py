@@ -213,7 +213,7 @@ def test_what_is_left_is_a_loss_or_a_part_by_its_name(left: str | None, words: s
     new = measured(replace(JOB, num_ranks=4)).view
     new = replace(new, findings=(), verdict=replace(new.verdict, decision="keep", next_constraint=left))
     said = bottleneck(old, new).sentence
-    assert said.startswith("The bottleneck is gone: all ranks wait for data loading")
+    assert said.startswith("The bottleneck is gone: training waits for data loading")
     assert said.endswith(words)
 
 
@@ -224,7 +224,7 @@ def test_the_bottleneck_moves() -> None:
     found = compare(old, new)
     assert "improved" == found.verdict
     assert found.bottleneck.moved
-    assert found.bottleneck.sentence.startswith("The bottleneck moved from all ranks wait for data loading")
+    assert found.bottleneck.sentence.startswith("The bottleneck moved from training waits for data loading")
     assert "others wait for rank 2 (backward)" in found.bottleneck.sentence
     assert {"input_bound": "resolved", "straggler": "new"} == {
         entry.id: entry.state for entry in found.findings
@@ -337,7 +337,7 @@ def test_nothing_is_said_to_have_moved_between_runs_that_are_not_compared() -> N
     }
     assert not found.bottleneck.moved
     assert found.bottleneck.sentence.startswith(
-        "Not compared: before, all ranks wait for data loading (data wait)"
+        "Not compared: before, training waits for data loading (data wait)"
     )
     assert found.goodput is not None
     assert ("not comparable", None) == (found.goodput.answer, found.goodput.improved)
@@ -357,7 +357,7 @@ def test_what_another_model_does_not_lose_is_not_resolved() -> None:
         entry.id: entry.state for entry in found.findings
     }
     assert not found.bottleneck.moved
-    assert found.bottleneck.sentence.startswith("Two models: before, all ranks wait for data loading")
+    assert found.bottleneck.sentence.startswith("Two models: before, training waits for data loading")
     assert found.goodput is not None
     assert (None, None) == (found.goodput.improved, found.throughput.ratio)
     assert re.fullmatch(
