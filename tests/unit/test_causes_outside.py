@@ -193,8 +193,8 @@ def test_where_all_wait_for_cores_who_has_a_lower_priority_is_told(phase: str) -
 @pytest.mark.parametrize(
     ("cpus", "told"),
     [
-        (("0", "0", "1", "1"), ", and ranks 0 and 1 may run on CPU 0 alone, and ranks 2 and 3 on CPU 1"),
-        (("0-1", "0-1", "0-1", "0-1"), ", and ranks 0, 1, 2 and 3 may run on CPUs 0-1 alone"),
+        (("0", "0", "1", "1"), ", and ranks 0 and 1 are bound to CPU 0, and ranks 2 and 3 to CPU 1"),
+        (("0-1", "0-1", "0-1", "0-1"), ", and ranks 0, 1, 2 and 3 are bound to CPUs 0-1"),
         (("0", "1", "2", "3"), ""),
         (("0-7",) * 4, ""),  # bound to nothing
         (("none",) * 4, ""),

@@ -45,11 +45,11 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
 
 
 def _bound(together: dict[tuple[int, ...], str]) -> str:
-    """Who may run where, of the first groups."""
-    said = [f"{rank_words(ranks)} {{}}on {_cpus(cpus)}" for ranks, cpus in together.items()][:MAX_SAID]
+    """Who is bound to what, of the first groups."""
+    said = [f"{rank_words(ranks)} {{}}to {_cpus(cpus)}" for ranks, cpus in together.items()][:MAX_SAID]
     more = len(together) - len(said)
     others = [f", and {each.format('')}" for each in said[1:]]
-    whole = [f", and {said[0].format('may run ')} alone", *others] if said else []
+    whole = [f", and {said[0].format('are bound ')}", *others] if said else []
     return "".join(whole) + (f", and {more} more such groups" if more else "")
 
 
