@@ -71,6 +71,35 @@ def test_attach_code_installs_and_removes(interpreter: str, bundled: bool, tmp_p
     reader.close()
 
 
+@pytest.mark.parametrize("bundled", [True, False])
+def test_an_attach_that_was_interrupted_can_be_made_again(*, bundled: bool, tmp_path: Path) -> None:
+    """A handler of the host's may raise while modules are loaded; what is there of them does not bar the next one."""
+    path = tmp_path / "ring"
+    ring.create_ring_file(str(path))
+    attach = payload.attach_code(str(path))
+    program = f"""
+import sys; sys.stdin.readline()
+def interrupt(frame, event, _):
+    if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.endswith("step_clock.py"):
+        raise KeyboardInterrupt
+sys.settrace(interrupt)
+try:
+    exec({attach!r}, {{}})
+except KeyboardInterrupt:
+    print([name for name in sys.modules if "tuiadvisor" in name])
+sys.settrace(None)
+exec({attach!r}, {{}})
+print(len([name for name in sys.modules if "tuiadvisor" in name]))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    if bundled:
+        assert payload.write_bundle(tmp_path, identify(process.pid))
+    output, _ = process.communicate("\n", timeout=PATIENCE_S)
+    assert output.splitlines() == ["[]", str(len(payload.MODULE_ORDER))]
+
+
 def test_damaged_bundle_falls_back_to_source(tmp_path: Path) -> None:
     """Whatever lies in the bundle's place, the probe still comes up."""
     path = tmp_path / "ring"

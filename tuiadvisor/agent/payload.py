@@ -46,62 +46,69 @@ import sys
 if {name!r} not in sys.modules:
     import importlib.util, marshal, threading, time
     pause_s = 0 if threading.get_ident() == threading.main_thread().ident else {pause_s!r}
-    modules = None
     try:
-        with open({bundle!r}, "rb") as file:
-            magic, modules = marshal.load(file)
-        if magic != importlib.util.MAGIC_NUMBER:
-            modules = None
-    except (OSError, ValueError, EOFError, TypeError):
-        pass
-    if modules is not None:
-        for module_name, code in modules:
-            uncounted = sys.modules.get({name!r} + ".uncounted")
-            if uncounted is not None:
-                uncounted.begin()
-            code = marshal.loads(code)
-            module = type(sys)(module_name)
-            module.__file__ = code.co_filename
-            module.__package__ = {name!r}
-            if module_name == {name!r}:
-                module.__path__ = []
-                module.native_file = {native!r}
-            sys.modules[module_name] = module
-            written = sys.dont_write_bytecode
-            sys.dont_write_bytecode = True
-            try:
-                exec(code, module.__dict__)
-            finally:
-                sys.dont_write_bytecode = written
-            if module_name != {name!r}:
-                setattr(sys.modules[{name!r}], module_name.rpartition(".")[2], module)
-            if uncounted is not None:
-                uncounted.end()
-            if pause_s:
-                time.sleep(pause_s)
-    else:
-        spec = importlib.util.spec_from_file_location({name!r}, {init!r}, submodule_search_locations=[{folder!r}])
-        package = importlib.util.module_from_spec(spec)
-        package.native_file = {native!r}
-        sys.modules[{name!r}] = package
-        for stem in {order!r}:
-            uncounted = sys.modules.get({name!r} + ".uncounted")
-            if uncounted is not None:
-                uncounted.begin()
-            written = sys.dont_write_bytecode
-            sys.dont_write_bytecode = True
-            try:
-                if stem == "__init__":
-                    spec.loader.exec_module(package)
-                else:
-                    importlib.import_module({name!r} + "." + stem)
-            finally:
-                sys.dont_write_bytecode = written
-            if uncounted is not None:
-                uncounted.end()
-            if pause_s:
-                time.sleep(pause_s)
-    sys.modules[{name!r} + ".install"].install({ring!r})
+        modules = None
+        try:
+            with open({bundle!r}, "rb") as file:
+                magic, modules = marshal.load(file)
+            if magic != importlib.util.MAGIC_NUMBER:
+                modules = None
+        except (OSError, ValueError, EOFError, TypeError):
+            pass
+        if modules is not None:
+            for module_name, code in modules:
+                uncounted = sys.modules.get({name!r} + ".uncounted")
+                if uncounted is not None:
+                    uncounted.begin()
+                code = marshal.loads(code)
+                module = type(sys)(module_name)
+                module.__file__ = code.co_filename
+                module.__package__ = {name!r}
+                if module_name == {name!r}:
+                    module.__path__ = []
+                    module.native_file = {native!r}
+                sys.modules[module_name] = module
+                written = sys.dont_write_bytecode
+                sys.dont_write_bytecode = True
+                try:
+                    exec(code, module.__dict__)
+                finally:
+                    sys.dont_write_bytecode = written
+                if module_name != {name!r}:
+                    setattr(sys.modules[{name!r}], module_name.rpartition(".")[2], module)
+                if uncounted is not None:
+                    uncounted.end()
+                if pause_s:
+                    time.sleep(pause_s)
+        else:
+            spec = importlib.util.spec_from_file_location(
+                {name!r}, {init!r}, submodule_search_locations=[{folder!r}])
+            package = importlib.util.module_from_spec(spec)
+            package.native_file = {native!r}
+            sys.modules[{name!r}] = package
+            for stem in {order!r}:
+                uncounted = sys.modules.get({name!r} + ".uncounted")
+                if uncounted is not None:
+                    uncounted.begin()
+                written = sys.dont_write_bytecode
+                sys.dont_write_bytecode = True
+                try:
+                    if stem == "__init__":
+                        spec.loader.exec_module(package)
+                    else:
+                        importlib.import_module({name!r} + "." + stem)
+                finally:
+                    sys.dont_write_bytecode = written
+                if uncounted is not None:
+                    uncounted.end()
+                if pause_s:
+                    time.sleep(pause_s)
+        sys.modules[{name!r} + ".install"].install({ring!r})
+    except BaseException:  # of a signal's handler, say: half of the modules would bar every later attach
+        if getattr(sys.modules.get({name!r} + ".install"), "_probe", None) is None:
+            for each in [each for each in list(sys.modules) if each.partition(".")[0] == {name!r}]:
+                del sys.modules[each]
+        raise
 """
 
 # Into a probe that is there: one more module, and what it shall do.
