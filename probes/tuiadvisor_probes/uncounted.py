@@ -37,7 +37,7 @@ def _is_of_use() -> bool:
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or "t" in sys.abiflags:
         return False
     # Not the attribute: of a class of the host's it may be anything, and raise.
-    left = sum(_name_of(one) == Mark.__name__ for one in SimpleNamespace.__subclasses__())
+    left: int = sum(_name_of(one) == Mark.__name__ for one in SimpleNamespace.__subclasses__())
     return left <= _MOST_LEFT
 
 
