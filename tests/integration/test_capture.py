@@ -105,7 +105,7 @@ def test_overlap_of_a_schedule_of_known_lengths(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     texts = [rank.communicate(timeout=PATIENCE_S)[1] for rank in ranks]
-    assert [0, 0] == [rank.returncode for rank in ranks], texts
+    assert [0, 0] == [rank.returncode for rank in ranks], "\n".join(texts)  # pytest cuts a list short
     found = [overlaps(tmp_path, number) for number in range(NUM_WINDOWS)]
     for rank in range(2):
         truth = json.loads((tmp_path / f"truth{rank}.json").read_text())
