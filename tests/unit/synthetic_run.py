@@ -67,6 +67,9 @@ class Job:
         None  # rank, every so many steps, so many steps beside a background save
     )
     meets_every: int = 1  # steps; between two meetings each rank goes at its own pace (local SGD)
+    own_exchange: float = (
+        0.0  # of a transfer: in between each rank exchanges gradients within a group of its own
+    )
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -153,7 +156,8 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
         begin[k] = at
         arrive[k] = at + phase["data_wait"][k] + phase["forward"][k] + phase["backward"][k]
         meets = (k + 1) % job.meets_every == 0
-        release[k] = arrive[k].max() + transfer[k] + late_release[k] if meets else arrive[k]
+        last = arrive[k].max() if meets else arrive[k]
+        release[k] = last + (transfer[k] + late_release[k]) * (1.0 if meets else job.own_exchange)
         at = (
             release[k] + phase["optimizer"][k] + phase["checkpoint"][k] + phase["eval"][k] + phase["other"][k]
         )

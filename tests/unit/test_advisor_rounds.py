@@ -10,6 +10,7 @@ from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames
 from thinned import crossed
 
 from tuiadvisor.metrics.steps.barrier import find_barrier
+from tuiadvisor.metrics.steps.step_table import COMM
 
 ROUNDS = Job(num_ranks=2, meets_every=8, barrier_seen=False, num_steps=240, transfer_s=4 * MS)
 
@@ -88,3 +89,43 @@ def test_late_ranks_of_one_host_or_several_leave_together(ranks_per_host: int) -
         faults=(Fault("data", (1,), 9 * MS),),
     )
     assert "arrival" == evidence(job)
+
+
+OWN_GROUPS = replace(ROUNDS, own_exchange=0.2, barrier_seen=True, meets_every=20)
+
+
+@pytest.mark.parametrize(("meets_every", "late"), crossed([8, 20, 50], [2 * MS, 15 * MS]))
+def test_ranks_that_exchange_gradients_within_groups_of_their_own_meet_at_their_long_waits(
+    meets_every: int, late: float
+) -> None:
+    """Two replicas that meet every 50 steps: it was "a pause of 509 ms every 50 steps stops all ranks"."""
+    job = replace(OWN_GROUPS, meets_every=meets_every, num_steps=12 * meets_every, noise=0.01)
+    view = final_view(job.with_faults(Fault("forward", (1,), late)))
+    (late_rank,) = view.stragglers
+    assert (1, "forward") == (late_rank.rank, late_rank.cause)
+    assert 0.85 * late < late_rank.loss_s_per_step < 1.1 * late
+    assert "periodic_pause" not in {one.id for one in view.findings}
+
+
+@pytest.mark.parametrize(("seed", "meets_every"), crossed(range(4), [8, 20]))
+def test_nobody_is_named_among_healthy_groups(seed: int, meets_every: int) -> None:
+    """Each rank waits at some meetings, nobody at all of them."""
+    assert [] == above_info(final_view(replace(OWN_GROUPS, seed=seed, meets_every=meets_every)))
+
+
+def test_a_wait_of_half_of_the_ranks_is_no_pause_of_all() -> None:
+    """Too few meetings yet to be told as such: the middle of two ranks is half as long as the wait of one."""
+    job = replace(OWN_GROUPS, meets_every=50, num_steps=50 * 3 + 30, noise=0.01)
+    view = final_view(job.with_faults(Fault("forward", (1,), 15 * MS)))
+    assert () == view.pauses
+    assert () == view.stragglers
+
+
+def test_waits_of_a_rank_that_meets_nobody_make_no_other_late() -> None:
+    """Each within its own group, at one pace; rank 0 waits 60 ms every 30 steps, rank 1 does not."""
+    found = folded(frames(replace(OWN_GROUPS, meets_every=10_000, num_steps=300))).store.table()
+    assert found is not None
+    table, alive = found[0], np.ones(2, dtype=np.bool_)
+    table.phase_s_PRK[COMM][0, 29::30] += 60 * MS
+    table.step_s_RK[0, 29::30] += 60 * MS
+    assert "none" == find_barrier(table, alive).evidence

@@ -23,6 +23,7 @@ from tuiadvisor.metrics.pauses.pause import (
     with_lengths,
     with_next,
 )
+from tuiadvisor.metrics.pauses.pause_of_some import of_some_alone
 from tuiadvisor.metrics.pauses.periodic import PART_OF_STEP, far_longer, periodic_groups
 from tuiadvisor.metrics.pauses.sizes import by_length
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
@@ -100,11 +101,12 @@ def find_steady(
     free_K &= ~saving_K
     # Nothing has a period among samples, and launches do not pause.
     is_even = not table.is_sampled and not table.is_of_launches
-    combs = periodic_groups(barrier, free_K) if is_even else []
+    may_K = free_K & ~of_some_alone(table, barrier, free_K)
+    combs = periodic_groups(barrier, may_K) if is_even else []
     in_combs_K = _any_of(combs, free_K)
     combs, replaced = _of_one_length(barrier, combs, free_K & ~in_combs_K)
     far_K = _far_longer(barrier, combs, free_K & ~in_combs_K)
-    looked_at_K = np.zeros_like(free_K) if table.is_of_launches else free_K & (~in_combs_K | far_K)
+    looked_at_K = np.zeros_like(free_K) if table.is_of_launches else may_K & (~in_combs_K | far_K)
     irregular = find_interruptions(table, barrier, looked_at_K, with_habits=with_habits)
     # What is no pause of its own stays with those whose distance it keeps.
     told_K = far_K & irregular.spoiled_K

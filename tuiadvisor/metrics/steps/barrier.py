@@ -33,6 +33,9 @@ MIN_ROUNDS: Final = (
     4  # meetings, of ranks that meet every few steps only; chosen: three stretches between them
 )
 SAME_ROUND: Final = 0.1  # of a round: so equally long it is on all ranks if they have met at both its ends
+MIN_BREAK: Final = (
+    1.5  # the shortest wait at a meeting over the longest at none, of ranks that communicate in between
+)
 CLOCK_BLOCK_STEPS: Final = 64  # hosts' clocks are compared anew this often: 20 ppm drift 1 ms in 50 s
 
 Evidence = Literal["arrival", "wait", "none"]
@@ -270,20 +273,18 @@ def _hosts(table: StepTable) -> tuple[list[str], Ints]:
 def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | None:
     """Of ranks that meet every few steps only (local SGD): between two meetings each goes at its own pace.
 
-    None where some wait without the others, or where the stretches between meetings are not as long on one rank as on
-    the other: then those were no meetings of all.
+    None where the stretches between meetings are not as long on one rank as on the other: then those were no meetings
+    of all.
     """
-    waits_RK = (comm_RK > 0) & whole_K
-    at = np.flatnonzero(waits_RK.all(axis=0))
-    if at.size < MIN_ROUNDS or at.size < waits_RK.any(axis=0).sum() * (1 - SAME_ROUND):
-        return None
     step_RK = np.where(whole_K, table.step_s_RK, np.nan)
-    pace_RK, wait_RK = _of_rounds(step_RK, at), _of_rounds(comm_RK, at)
-    cycle = column_median(pace_RK)
-    known = np.isfinite(cycle) & (cycle > 0)
-    apart_K = np.ptp(pace_RK[:, known], axis=0) / cycle[known]
-    if not apart_K.size or float(np.median(apart_K)) > SAME_ROUND:
+    at = _where_all_wait(comm_RK, whole_K)
+    rounds = None if at is None else _rounds(step_RK, comm_RK, at, exact=False)
+    if rounds is None:
+        at = _where_some_wait_long(comm_RK, whole_K)
+        rounds = None if at is None else _rounds(step_RK, comm_RK, at, exact=True)
+    if rounds is None:
         return None
+    wait_RK, known = rounds
     # Each step has its own work, which is what tells noise from a change, and its share of the meeting's waits.
     work_RK = step_RK - comm_RK
     return _assemble(
@@ -294,6 +295,45 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
         cycle=column_median(work_RK + wait_RK),
         complete=known & whole_K,
     )
+
+
+def _where_all_wait(comm_RK: Floats, whole_K: Bools) -> Ints | None:
+    """Columns in which all ranks communicate; None where they are too few, or some do without the others."""
+    waits_RK = (comm_RK > 0) & whole_K
+    at = np.flatnonzero(waits_RK.all(axis=0))
+    is_of_all = at.size >= waits_RK.any(axis=0).sum() * (1 - SAME_ROUND)
+    return at if at.size >= MIN_ROUNDS and is_of_all else None
+
+
+def _where_some_wait_long(comm_RK: Floats, whole_K: Bools) -> Ints | None:
+    """Columns in which somebody waits far longer than all do elsewhere; None where nothing tells the two apart.
+
+    Ranks that communicate within groups of their own in each step meet the others at a few of them.
+    """
+    usual_R = row_median(np.where(whole_K, comm_RK, np.nan))
+    beyond_K = np.where(whole_K, (comm_RK - usual_R[:, None]).max(axis=0), 0.0)
+    columns = np.argsort(-beyond_K, kind="stable")
+    waits = np.maximum(beyond_K[columns], 1e-9)
+    ratios = waits[MIN_ROUNDS - 1 : -1] / waits[MIN_ROUNDS:]
+    if not ratios.size or ratios.max() < MIN_BREAK:
+        return None
+    return np.sort(columns[: MIN_ROUNDS + int(np.argmax(ratios))])
+
+
+def _rounds(step_RK: Floats, comm_RK: Floats, at: Ints, *, exact: bool) -> tuple[Floats, Bools] | None:
+    """(waits at the meeting, a step's share of them, R x K; columns of rounds known whole); None if they are no rounds.
+
+    exact: as equally long on all ranks as what they wait asks for. Two ranks of one pace are within a tenth of it
+    anyway, and a wait now and then would make the other one late.
+    """
+    pace_RK, wait_RK = _of_rounds(step_RK, at), _of_rounds(comm_RK, at)
+    pace_K = column_median(pace_RK)
+    known = np.isfinite(pace_K) & (pace_K > 0)
+    if not known.any():
+        return None
+    usual_K = np.ptp(wait_RK[:, known], axis=0) if exact else pace_K[known]
+    apart_K = np.ptp(pace_RK[:, known], axis=0) / np.maximum(usual_K, 1e-12)
+    return (wait_RK, known) if float(np.median(apart_K)) <= SAME_ROUND else None
 
 
 def keeps_pace(table: StepTable, columns: Ints, row: int) -> bool:

@@ -1,0 +1,35 @@
+"""Long steps of some ranks where nothing tells who waits for whom: no pause of the job.
+
+In: StepTable and Barrier.  Out: those columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.steps.arrays import median, row_median
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+MIN_LONGER: Final = (
+    0.5  # of what is too much of the job's step: so much longer is the step of a rank that takes part
+)
+
+
+def of_some_alone(table: StepTable, barrier: Barrier, usual_K: Bools) -> Bools:
+    """Columns that only half of the ranks or fewer make long, of steps that are compared by their length alone.
+
+    The middle of two ranks is half as long as a wait of one: a meeting every 50 steps, each rank else at its own pace,
+    was a pause of all ranks. usual_K: the columns that a usual step is taken from.
+    """
+    if barrier.evidence != "none" or table.num_ranks < 2 or not usual_K.any():
+        return np.zeros_like(usual_K)
+    excess_K = barrier.cycle_K - median(barrier.cycle_K[usual_K])
+    longer_RK = table.step_s_RK - row_median(np.where(usual_K, table.step_s_RK, np.nan))[:, None]
+    num_long_K = np.count_nonzero(longer_RK >= MIN_LONGER * excess_K, axis=0)
+    return np.asarray((excess_K > 0) & (2 * num_long_K <= np.isfinite(longer_RK).sum(axis=0)))
