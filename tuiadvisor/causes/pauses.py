@@ -107,6 +107,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "is_periodic": int(pause.kind == "periodic"),
         # Who waits for a thread that collects, or has run out of batches, waits in whatever phase comes next.
         "is_data_wait": int(pause.phase == "data_wait" and not pause.is_collecting and not pause.busy_ranks),
+        "is_in_exchange": int(pause.phase == "comm_exposed"),
         "is_over": int(pause.is_over),
         "is_irregular": int(pause.kind == "irregular"),
     }
@@ -206,6 +207,7 @@ pause waiting_words text the ranks that were compared, e.g. "ranks 0 and 1"
 pause busy_words text ranks that go on making steps meanwhile; empty without any
 pause is_periodic flag 1 if nothing marks what happens in it
 pause is_data_wait flag 1 if it passes while the next batch is waited for
+pause is_in_exchange flag 1 if it passes within the exchange, of whoever waits least there
 pause is_over flag 1 if periodic pauses have not come for more than two of their periods
 pause is_irregular flag 1 if pauses of these ranks are irregular, or only one was seen
 """,

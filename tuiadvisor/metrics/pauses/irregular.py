@@ -203,7 +203,9 @@ def _phase(
         if not np.isfinite(usual).any():
             continue
         if name == "comm_exposed":
-            growth[name] = _left_late_s(table, chosen, run) if rows else _transfer_s(barrier, run, usual_K)
+            growth[name] = (
+                _left_late_s(table, chosen, run) if rows else in_exchange_s(table, barrier, run, usual_K)
+            )
             longest_s[name] = growth[name]
             continue
         back = records_before(table, barrier, name, is_of_some=bool(rows))
@@ -232,8 +234,15 @@ def _left_late_s(table: StepTable, rows: Ints, run: Ints) -> float:
     return float(np.nanmax(np.append(own - rest, 0.0)))
 
 
-def _transfer_s(barrier: Barrier, run: Ints, usual_K: Bools) -> float:
-    usual, here = barrier.transfer_K[usual_K], barrier.transfer_K[run]
+def in_exchange_s(table: StepTable, barrier: Barrier, columns: Ints, usual_K: Bools) -> float:
+    """By how much the exchange itself was longer than usual, over all columns: whoever waits least was in it so long.
+
+    As short as that is the wait of the last to arrive. Where all of those seen wait, it is for a rank that was not.
+    """
+    inside_K = barrier.transfer_K
+    if barrier.evidence == "none":
+        inside_K = -column_max(-table.phase_s_PRK[PHASE_INDEX["comm_exposed"]])
+    usual, here = inside_K[usual_K], inside_K[columns]
     if not np.isfinite(usual).any() or not np.isfinite(here).any():
         return 0.0
     return float(np.nansum(here - np.nanmedian(usual)))

@@ -13,7 +13,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
-from tuiadvisor.metrics.pauses.irregular import BEYOND_ORDINARY
+from tuiadvisor.metrics.pauses.irregular import BEYOND_ORDINARY, in_exchange_s
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_mean
 from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -290,7 +290,11 @@ def _pause_phase(
     columns = np.flatnonzero(affected_K)
     grown_s: dict[str, float] = {}
     for name, index in PHASE_INDEX.items():
-        if name == "comm_exposed" or name in besides:
+        if name in besides:
+            continue
+        if name == "comm_exposed":  # the others wait there, for whoever begins it
+            waited_s = in_exchange_s(table, barrier, columns, ~affected_K) if starter_row is None else 0.0
+            grown_s |= {name: waited_s} if waited_s > 0 else {}
             continue
         values = table.phase_s_PRK[index][rows]
         values = column_median(values) if barrier.evidence == "none" else column_max(values)
