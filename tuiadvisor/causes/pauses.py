@@ -107,7 +107,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "is_periodic": int(pause.kind == "periodic"),
         # Who waits for a thread that collects, or has run out of batches, waits in whatever phase comes next.
         "is_data_wait": int(pause.phase == "data_wait" and not pause.is_collecting and not pause.busy_ranks),
-        "is_in_exchange": int(pause.phase == "comm_exposed"),
+        "is_in_exchange": int(pause.phase == "comm_exposed" and not ranks),
         "is_over": int(pause.is_over),
         "is_irregular": int(pause.kind == "irregular"),
     }

@@ -36,6 +36,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
             "level_shift_unexplained": 0,
             "level_shift_phase": None,
             "level_shift_words": None,
+            "level_shift_in_waits": 0,
             "level_shift_cover": None,
             "level_shift_steps": 0,
             "level_shift_gradual": 0,
@@ -48,6 +49,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "level_shift_unexplained": int(not _is_explained(shift, diagnosis, facts)),
         "level_shift_phase": shift.phase,
         "level_shift_words": PHASE_WORDS.get(shift.phase, f"in {shift.phase}") if shift.phase else None,
+        "level_shift_in_waits": int(shift.phase == "comm_exposed"),
         "level_shift_cover": shift.cover,
         "level_shift_steps": shift.num_steps,
         "level_shift_within": shift.within,
@@ -128,7 +130,9 @@ def is_more_work(work_growth: float | None, longer_share: float | None) -> bool:
 def _other_onsets(diagnosis: Diagnosis, facts: Facts) -> list[int]:
     """Since when ranks are late, the input or the network has its level, a stage is heavy."""
     onsets = [entry.since_step for entry in diagnosis.stragglers]
-    onsets += [since for since in (diagnosis.input_since, diagnosis.transfer_since) if since is not None]
+    # With ranks that were not seen nobody tells a longer exchange from a late one of them, and no finding has it.
+    transfer_since = None if facts.num_missing else diagnosis.transfer_since
+    onsets += [since for since in (diagnosis.input_since, transfer_since) if since is not None]
     limits = facts.pipelines.limits if facts.pipelines is not None else ()
     return onsets + [one.since_step for one in limits if one.since_step is not None]
 
@@ -162,6 +166,7 @@ job level_shift_phase text phase that grew most
 job level_shift_words text the same in words
 job level_shift_steps steps steady steps seen since the step became longer
 job level_shift_within steps so exactly the step is known, where that is longer ago than the steps looked at; else 0
+job level_shift_in_waits flag 1 if that phase is communication, in which ranks wait for each other
 job level_shift_cover share share of the growth that this phase holds
 """,
     measure_job=measure_job,

@@ -21,7 +21,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
     phase_share = shares(diagnosis.job_seconds)
     compute = [share for name in COMPUTE if (share := phase_share[name]) is not None]
-    waits_s = mean_or_none(diagnosis.steady_barrier.transfer_K)
+    waits_s = diagnosis.waits_s
     return {
         "num_ranks": table.num_ranks,
         "num_ranks_missing": facts.num_missing,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.lateness.off_core import HeldRank
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, mean_or_none, median
+from tuiadvisor.metrics.steps.barrier import least_wait_K
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.collections import CollectionLoss
@@ -118,6 +119,15 @@ class Diagnosis:
         result = self.steadiness.elapsed_K.copy()
         result[: self.window_start] = False
         return result
+
+    @property
+    def waits_s(self) -> float | None:
+        """Mean seconds a step that even the last arrival seen waits: for the network, or for a rank that was not seen.
+
+        Of one rank alone all that it waits. None where the order of arrival is not known.
+        """
+        barrier, is_one = self.steady_barrier, self.steady.num_ranks == 1
+        return mean_or_none(least_wait_K(self.steady, barrier) if is_one else barrier.transfer_K)
 
     @property
     def is_lopsided(self) -> bool:

@@ -7,7 +7,6 @@ as it is.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -170,14 +169,14 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
         )
     if num_not_compared and diagnosis.table.num_ranks < 2:  # one alone
         return "one device's clock was seen, and what it waits for the others lies in it"
-    waits_s = _waits_s(diagnosis)
+    waits_s = diagnosis.waits_s or 0.0
     # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
     if num_not_compared and waits_s > MIN_EXCESS_SHARE * step_s:
         return (
             f"all devices that were seen wait {seconds(waits_s)} a step, for the network or for "
             f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
         )
-    if waits_s > MAX_UNEVEN_WAITS * step_s:
+    if diagnosis.table.num_ranks > 1 and waits_s > MAX_UNEVEN_WAITS * step_s:
         transfer = diagnosis.transfer
         is_even = transfer is not None and transfer.share_low >= NOTABLE_SHARE
         return f"all devices wait {seconds(waits_s)} a step, for the network or for one another, " + (
@@ -208,12 +207,6 @@ def _unseen(diagnosis: Diagnosis, job_seconds: Shares, awake_share: float | None
         f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, "
         f"which may be the work itself or a loss ({LINES_SHOWN}){late}"
     )
-
-
-def _waits_s(diagnosis: Diagnosis) -> float:
-    """Mean seconds a step from the last arrival seen to the release: a rank that was not seen lies in it."""
-    waits_K = diagnosis.steady_barrier.transfer_K
-    return float(waits_K.mean()) if waits_K.size else math.nan
 
 
 def _of_remarks(
@@ -310,20 +303,25 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         sentence = (
             f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
         )
-    elif num_not_compared and not _waits_s(diagnosis) <= MIN_EXCESS_SHARE * mean_s:  # unknown waits too
-        waits_s = _waits_s(diagnosis)
-        waits = (
-            f", {seconds(waits_s)} of it waiting for the network or for a rank that was not seen"
-            if math.isfinite(waits_s)
-            else ""
-        )
-        return _undecided(
-            f"the mean step takes {seconds(mean_s)}{waits}. {_ranks(num_not_compared)} not compared and may be late"
-        )
     elif num_not_compared:
+        waits_s, ranks = diagnosis.waits_s, f"{_ranks(num_not_compared)} not compared"
+        if waits_s is None or waits_s > MIN_EXCESS_SHARE * mean_s:
+            waits = (
+                f", {seconds(waits_s)} of it waiting for the network or for a rank that was not seen"
+                if waits_s is not None
+                else ""
+            )
+            return _undecided(f"the mean step takes {seconds(mean_s)}{waits}. {ranks} and may be late")
+        if (
+            num_not_compared >= diagnosis.table.num_ranks
+        ):  # most ranks set the pace, fewer may be what is slow
+            return _undecided(
+                f"the mean step takes {seconds(mean_s)}. {ranks}; those seen wait for hardly anybody, so it may be "
+                "them that the others wait for"
+            )
         sentence = (
             f"Keep: nothing found in what was seen; the mean step takes {seconds(mean_s)}. "
-            f"{_ranks(num_not_compared)} not compared, but the others wait for hardly anybody."
+            f"{ranks}, but the others wait for hardly anybody."
         )
     elif unblamed is not None:
         # A loss stands beside this verdict: it must not say that there is none.

@@ -16,7 +16,7 @@ from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.stalls import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
 from tuiadvisor.metrics.steps.arrays import column_max, median, row_median
-from tuiadvisor.metrics.steps.barrier import records_before
+from tuiadvisor.metrics.steps.barrier import least_wait_K, records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -235,13 +235,8 @@ def _left_late_s(table: StepTable, rows: Ints, run: Ints) -> float:
 
 
 def in_exchange_s(table: StepTable, barrier: Barrier, columns: Ints, usual_K: Bools) -> float:
-    """By how much the exchange itself was longer than usual, over all columns: whoever waits least was in it so long.
-
-    As short as that is the wait of the last to arrive. Where all of those seen wait, it is for a rank that was not.
-    """
-    inside_K = barrier.transfer_K
-    if barrier.evidence == "none":
-        inside_K = -column_max(-table.phase_s_PRK[PHASE_INDEX["comm_exposed"]])
+    """By how much longer than usual, over all columns, whoever waits least was in the exchange."""
+    inside_K = least_wait_K(table, barrier)
     usual, here = inside_K[usual_K], inside_K[columns]
     if not np.isfinite(usual).any() or not np.isfinite(here).any():
         return 0.0

@@ -84,6 +84,16 @@ def records_before(table: StepTable, barrier: Barrier, phase: str, *, is_of_some
     return (0, 1) if phase == PHASES[OTHER] else (1,)
 
 
+def least_wait_K(table: StepTable, barrier: Barrier) -> Floats:
+    """Seconds a step in the exchange of whoever waits least: after the last arrival, where arrivals are known.
+
+    Where all of those seen wait, it is for a rank that was not, or for the exchange itself.
+    """
+    if barrier.evidence != "none":
+        return barrier.transfer_K
+    return np.asarray(-column_max(-table.phase_s_PRK[COMM]))
+
+
 def _none(table: StepTable) -> Barrier:
     shape = table.present_RK.shape
     empty_RK = np.full(shape, np.nan)
