@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import compiled
 from . import step_clock as sc
+from .guard import is_the_hosts
 from .patch import Patch
 
 if TYPE_CHECKING:
@@ -107,8 +108,12 @@ class Window:
         if not self.is_over:
             try:
                 self.look()
-            except Exception as error:  # noqa: BLE001 - the guard: a torch we were not written for
-                self.end(REFUSED, "the profiler failed: " + type(error).__name__ + ": " + str(error)[:200])
+            except BaseException as error:
+                is_the_hosts_own = is_the_hosts(error)
+                who = "a signal's handler raised amid it" if is_the_hosts_own else "the profiler failed"
+                self.end(REFUSED, who + ": " + type(error).__name__ + ": " + str(error)[:200])
+                if is_the_hosts_own:
+                    raise
         self.former()
         if not self.is_over:
             self.probe.clock.max_kept = 1  # at every border
@@ -231,7 +236,7 @@ class Window:
     # --- the end
 
     def end(self, state: str, why: str) -> None:
-        """Everything out, and what came of it into the folder. Never raises."""
+        """Everything out, and what came of it into the folder. Raises at its end what is the host's, nothing else."""
         global _window
         if self.is_over:
             return
@@ -239,10 +244,12 @@ class Window:
         _window = None
         clock = self.probe.clock
         clock.flags |= FLAG_CAPTURE if self.first_step != sc.UNKNOWN else 0
+        raised: BaseException | None = None
         try:
             if self.profiler is not None:
                 self.stop()
-        except Exception as error:  # noqa: BLE001 - the guard
+        except BaseException as error:  # noqa: BLE001 - the guard
+            raised = error
             why += " (it did not stop in order: " + str(error)[:100] + ")"
         try:
             if self.way_out is not None:
@@ -258,9 +265,11 @@ class Window:
                 "step_ns_inside": self.step_ns_inside,
             }
             put_state(self.folder, {"state": state, "why": why, **said})
-        except Exception:  # noqa: BLE001, S110 - the folder is gone: nobody is left to tell
-            pass
+        except BaseException as error:  # noqa: BLE001 - the folder is gone: nobody is left to tell
+            raised = raised if raised is not None and is_the_hosts(raised) else error
         sys.modules.pop(__name__, None)
+        if raised is not None and is_the_hosts(raised):
+            raise raised
 
     def remove(self) -> None:
         """The probe leaves. Another thread cannot stop the profiler: the training thread does, when it names a range.

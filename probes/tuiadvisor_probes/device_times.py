@@ -36,6 +36,7 @@ from . import accelerator, phases
 from . import step_clock as sc
 from .device_memory import DeviceMemory
 from .duty import Median
+from .guard import is_the_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,11 +272,12 @@ class DeviceTimes:
         self.borders = None
 
     def _failed(self, error: Exception) -> None:
-        """Never again."""
-        self.is_failed = True
+        """Never again; what a signal's handler raised ends the step in the making only, and goes on to the host."""
         self.borders = None
-        self.pending.clear()
-        self.free.clear()
+        if not is_the_hosts(error):
+            self.is_failed = True
+            self.pending.clear()
+            self.free.clear()
         self.hook.failed(error)
 
     def close_step(self, step: int, step_ns: int, seq: int) -> int:

@@ -57,7 +57,7 @@ class Hook:
                 place = place.tb_next
             if place is None:  # else what keeps the books may have done a half of something
                 return False
-        elif not isinstance(error, Exception) or _comes_from_a_signal(error):
+        elif is_the_hosts(error):
             _leave_as_found(error)
             raise error
         self.num_errors += 1
@@ -78,8 +78,10 @@ def _stands(_hook: Hook) -> None:
 INSPECTION = Hook("inspection", 0, _stands)  # for `attempt`: an object of the host that cannot be looked at
 
 
-def _comes_from_a_signal(error: BaseException) -> bool:
-    """Whether a signal handler, which Python calls between any two of our lines, has raised it."""
+def is_the_hosts(error: BaseException) -> bool:
+    """Whether it passes: a signal handler, which Python calls between any two of our lines, has raised it."""
+    if not isinstance(error, Exception):
+        return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     place = error.__traceback__
     while handlers and place is not None:
@@ -117,6 +119,26 @@ def attempt(hook: Hook, function: Callable[..., Any], *arguments: Any) -> Any:
     except Exception as error:  # noqa: BLE001 - this is the guard
         hook.failed(error)
         return None
+
+
+def all_of(hook: Hook, left: list[Callable[[], Any]]) -> None:
+    """Call each under the guard, the last one first, whatever handlers of signals raise meanwhile: that is raised then.
+
+    One that was broken off is called again, so it has to bear that.
+    """
+    raised: BaseException | None = None
+    while left:
+        try:
+            while left:
+                attempt(hook, left[-1])
+                left.pop()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            raised = error
+    if raised is not None:
+        try:
+            raise raised
+        finally:
+            raised = None  # else it would hold itself
 
 
 def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import (
@@ -42,7 +43,7 @@ from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
 from .eval_span import EvalSpan
-from .guard import INSPECTION, Hook, attempt
+from .guard import INSPECTION, Hook, all_of, attempt, is_the_hosts
 from .other_frames import callers, forget_variables, tops
 from .patch import Patch
 from .process import as_json, describe_process, imported
@@ -161,8 +162,10 @@ class Probe:
         self.absences.pop(name, None)
         try:
             install()
-        except Exception as error:  # noqa: BLE001 - the guard: a torch or library we were not written for
+        except BaseException as error:
             self.absent(name, type(error).__name__ + ": " + str(error)[:120])
+            if is_the_hosts(error):
+                raise
 
     def _look_for_late_parts(self) -> None:
         """Modules imported and conditions met since the last step."""
@@ -382,21 +385,39 @@ class Probe:
             self.remove(REASON_EXIT)
 
     def remove(self, reason: int, state: int = ring_file.STATE_DETACHED) -> None:
-        """Take every patch and registration out, tell the ring, forget ourselves."""
-        global _probe
+        """Take every patch and registration out, tell the ring, forget ourselves.
+
+        A signal's handler that raises meanwhile does so when all that is done.
+        """
         if self.removed:
             return
         self.removed = True
-        leaving = Hook("leaving", 0, lambda _: None)
-        if reason != REASON_LEASE:
-            self._flush_last_step()
-            attempt(leaving, self.eval_span.close)
+        once = [self.eval_span.close, self._flush_last_step] if reason != REASON_LEASE else []
+        ways_out = [installed.remove for installed in (*self.patches, *reversed(self.registrations))]
+        all_of(
+            Hook("leaving", 0, lambda _: None),
+            [
+                self.ring.close,  # where another thread writes just now, it closes when that has
+                # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
+                # middle of something meets a released buffer, which its guard swallows.
+                self.clock.let_go,
+                # The next attach may come at once, and must not take our names for a probe that is there.
+                partial(self.ring.put_u64, ring_file.OFFSET_STATE, state),
+                _forget,
+                partial(self._say_goodbye, reason),
+                *ways_out,
+                self._fall_silent,
+                *(lambda: once and once.pop()() for _ in once),
+            ],
+        )
+
+    def _fall_silent(self) -> None:
         self.clock.active = False
         for hook in self.hooks:
             hook.active = False
-        attempt(leaving, self.detail.end)
-        for installed in (*self.registrations, *reversed(self.patches)):
-            attempt(leaving, installed.remove)
+        self.detail.end()
+
+    def _say_goodbye(self, reason: int) -> None:
         self.registrations.clear()
         self.patches.clear()
         self.awaited_modules.clear()
@@ -408,13 +429,6 @@ class Probe:
         unknown = sc.UNKNOWN
         self.ring.put_event(KIND_DETACHED, (self.clock.step, 0, 0, unknown, unknown, unknown, reason))
         self.clock.words[sc.NOW] = sc.UNKNOWN
-        self.ring.put_u64(ring_file.OFFSET_STATE, state)
-        # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
-        # middle of something meets a released buffer, which its guard swallows.
-        self.clock.let_go()
-        attempt(leaving, self.ring.close)  # where another thread writes just now, it closes when that has
-        _probe = None
-        forget_modules()
 
     def _flush_last_step(self) -> None:
         clock = self.clock
@@ -444,7 +458,9 @@ def _holds(is_so: Callable[[], bool]) -> bool:
     """A condition that cannot be asked yet does not hold yet: a module may be half imported by another thread."""
     try:
         return is_so()
-    except Exception:  # noqa: BLE001 - the guard: asked again after a later step
+    except Exception as error:  # the guard: asked again after a later step
+        if is_the_hosts(error):
+            raise
         return False
 
 
@@ -458,6 +474,12 @@ def forget_modules() -> None:
         path for path in sys.path_importer_cache if path == folder or path.startswith(folder + os.sep)
     ]:
         del sys.path_importer_cache[path]
+
+
+def _forget() -> None:
+    global _probe
+    _probe = None
+    forget_modules()
 
 
 def install(ring_path: str) -> bool:
@@ -474,14 +496,25 @@ def install(ring_path: str) -> bool:
         return False
     uncounted.begin()
     probe = Probe(ring_path)
-    _probe = probe
     hook = probe.hook("install")
-    attempt(hook, probe.install)
-    uncounted.end()
+    try:
+        _probe = probe
+        attempt(hook, probe.install)
+    except BaseException:  # a signal's handler raised it, in the main thread: the host's, and it goes on
+        _take_back(hook, probe, ring_file.BROKEN_OFF)
+        raise
+    finally:
+        uncounted.end()
     if not hook.active:
-        probe.ring.put_info(json.dumps({"error": hook.error}).encode())
-        attempt(hook, probe.remove, REASON_ORPHAN, ring_file.STATE_FAILED)
+        _take_back(hook, probe, hook.error)
     return True
+
+
+def _take_back(hook: Hook, probe: Probe, why: str) -> None:
+    """What is there of it."""
+    info = json.dumps({"error": why}).encode()
+    leave = partial(probe.remove, REASON_ORPHAN, ring_file.STATE_FAILED)
+    all_of(hook, [leave, partial(probe.ring.put_info, info)])
 
 
 def uninstall() -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .attributes import own
 from .forward_look import ForwardLook, hook_frames, without_dynamo
-from .guard import INSPECTION, attempt
+from .guard import INSPECTION, attempt, is_the_hosts
 from .model_walk import Walk
 from .phases import NUM_PHASES
 from .ring import HEADER_BYTES, STEP_STRUCT
@@ -220,8 +220,9 @@ def settings(probe: Host) -> dict[str, Any]:
     ):
         try:
             found[name] = ask()
-        except Exception:  # noqa: BLE001, S112 - the guard: another torch
-            continue
+        except Exception as error:  # the guard: another torch
+            if is_the_hosts(error):
+                raise
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         if os.environ.get(name):
             found["allocator"] = os.environ[name][:80]

@@ -8,6 +8,7 @@ import platform
 import sys
 from typing import Any
 
+from .guard import is_the_hosts
 from .ring import INFO_BYTES
 
 MAX_TEXT_CHARS = 60  # of a hook's reason, where the info area is full
@@ -54,7 +55,9 @@ def _nccl_version() -> str | None:
     """Of the NCCL that torch brings; builds for the CPU have none."""
     try:
         return ".".join(map(str, imported("torch.cuda.nccl").version()))
-    except Exception:  # noqa: BLE001 - the guard: a version is not worth an attach
+    except Exception as error:  # the guard: a version is not worth an attach
+        if is_the_hosts(error):
+            raise
         return None
 
 

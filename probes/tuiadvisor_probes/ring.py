@@ -68,6 +68,8 @@ DEFAULT_EVENT_CAPACITY = 16384
 
 STATE_EMPTY, STATE_INSTALLING, STATE_LIVE, STATE_DETACHED, STATE_FAILED = range(5)
 COMMAND_NONE, COMMAND_DETACH = range(2)
+# What the info of a failed one says where an exception that is not ours came into the attach: the next may go through.
+BROKEN_OFF = "an exception broke the attach off, as one of a signal's handler in the training"
 
 _RESERVE_BYTES = 1 << 18
 _RECORDS_A_READ = 1024

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,9 +13,10 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from tuiadvisor.agent import agent as agent_module
@@ -24,10 +27,12 @@ from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.drain import ROWS_PER_FRAME, Drain, status_of
 from tuiadvisor.agent.hello import hello
 from tuiadvisor.agent.info import parse_info
-from tuiadvisor.agent.rank_link import RETRY_NS, RankLink
+from tuiadvisor.agent.payload import detach_code
+from tuiadvisor.agent.rank_link import MAX_BROKEN_OFF, RETRY_NS, RankLink
 from tuiadvisor.agent.session import LEASE_NS, RingSession, create_session
 from tuiadvisor.events import EVENT_NAMES, STEP_COLUMNS, STEP_NAMES, EventKind, RankState
 from tuiadvisor.inject import Identity, InjectError, Injection
+from tuiadvisor.inject.payload import wrapped
 from tuiadvisor.stream.frames import FrameKind, unpack_columns
 from tuiadvisor.stream.shapes import check_payload
 from tuiadvisor_probes import ring as ring_file
@@ -254,6 +259,90 @@ def test_rank_that_still_imports_torch_is_tried_again(link: RankLink, probe: Pro
     assert len(probe.writers) == 2
 
 
+def test_rank_whose_attach_was_broken_off_is_tried_again(link: RankLink, probe: Probe) -> None:
+    """A signal's handler raised amid it, in the main thread. One that does so each time is not asked for ever."""
+    for attempt in range(MAX_BROKEN_OFF):
+        assert RankState.FOUND == link.state, link.detail
+        advance(link, 1.1 * attempt)
+        probe.writer.put_info(orjson.dumps({"error": ring_file.BROKEN_OFF}))
+        probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_FAILED)
+        advance(link, 1.1 * attempt)
+        assert ring_file.BROKEN_OFF in link.detail
+    assert RankState.REFUSED == link.state
+    assert MAX_BROKEN_OFF == len(probe.writers)
+
+
+class TimeLimitError(Exception):
+    """What a handler of the training's raises."""
+
+
+@pytest.mark.parametrize("place", ["step_clock.py", "install.py", "model_hooks.py"])
+def test_an_attach_that_a_handler_breaks_off_says_so(own_ring: RingSession, place: str) -> None:
+    """While modules are loaded or hooks installed: nothing stays, the ring says why, the exception is the host's."""
+
+    def limit(*_: object) -> None:
+        raise TimeLimitError
+
+    def interrupt(frame: FrameType, *_: object) -> None:
+        if frame.f_code.co_filename.endswith(place) and frame.f_code.co_name == names[place]:
+            signal.raise_signal(signal.SIGUSR1)
+
+    names = {"step_clock.py": "<module>", "install.py": "put_info", "model_hooks.py": "install"}
+    torch = pytest.importorskip("torch")
+    before = list(gc.callbacks), torch.autograd.backward
+    former = signal.signal(signal.SIGUSR1, limit)
+    try:
+        sys.settrace(interrupt)
+        with pytest.raises(TimeLimitError):
+            exec(wrapped(attach_unless_importing(own_ring.inner_ring_path, None)), {})  # noqa: S102
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGUSR1, former)
+
+    reader = ring_file.RingReader(own_ring.ring_path)
+    assert ring_file.STATE_FAILED == reader.get_u64(ring_file.OFFSET_STATE)
+    assert ring_file.BROKEN_OFF == parse_info(reader.info()).error
+    assert not [name for name in sys.modules if name.startswith("_tuiadvisor_probe")]
+    assert before == (gc.callbacks, torch.autograd.backward)
+    reader.close()
+
+
+@pytest.mark.parametrize("function", ["flush", "end", "Patch.remove", "forget_modules", "put_event"])
+def test_what_a_handler_raises_while_the_probe_leaves_comes_when_it_has_left(
+    own_ring: RingSession, function: str
+) -> None:
+    """As at a step's end, in the training thread: the half of it would stay for ever, and bar the next."""
+
+    def limit(*_: object) -> None:
+        raise TimeLimitError
+
+    def interrupt(frame: FrameType, *_: object) -> None:
+        if "tuiadvisor_probes" in frame.f_code.co_filename and frame.f_code.co_qualname.endswith(function):
+            signal.raise_signal(signal.SIGUSR1)
+
+    torch = pytest.importorskip("torch")
+    before = list(gc.callbacks), torch.autograd.backward
+    exec(attach_unless_importing(own_ring.inner_ring_path, None), {})  # noqa: S102
+    assert before != (gc.callbacks, torch.autograd.backward)
+    former = signal.signal(signal.SIGUSR1, limit)
+    interrupted = False
+    try:
+        sys.settrace(interrupt)
+        exec(wrapped(detach_code()), {})  # noqa: S102
+    except TimeLimitError:
+        interrupted = True
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGUSR1, former)
+
+    reader = ring_file.RingReader(own_ring.ring_path)
+    assert ring_file.STATE_DETACHED == reader.get_u64(ring_file.OFFSET_STATE)
+    assert not [name for name in sys.modules if name.startswith("_tuiadvisor_probe")]
+    assert before == (gc.callbacks, torch.autograd.backward)
+    assert interrupted
+    reader.close()
+
+
 @pytest.mark.parametrize("has_spec", [True, False])
 def test_attach_code_stands_back_while_torch_is_imported(
     own_ring: RingSession, monkeypatch: pytest.MonkeyPatch, has_spec: bool
@@ -283,7 +372,8 @@ def test_attach_that_fails_leaves_the_process_open_for_the_next(
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
     own_ring_path = own_ring.inner_ring_path
 
-    exec(attach_unless_importing(own_ring_path + ".gone", None), {})  # noqa: S102  # that is what it is for
+    with pytest.raises(FileNotFoundError):
+        exec(attach_unless_importing(own_ring_path + ".gone", None), {})  # noqa: S102  # that is what it is for
 
     assert not [name for name in sys.modules if name.startswith("_tuiadvisor_probe")]
 

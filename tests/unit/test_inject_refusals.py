@@ -279,11 +279,19 @@ def test_remote_exec_of_another_user_is_never_run(monkeypatch: pytest.MonkeyPatc
     assert remote_exec.caller_for(os.getpid(), (3, 99)) is None
 
 
+RUNNING = f"""{sys.executable} -c '
+import _thread, sys
+_thread.start_new_thread = lambda function, arguments: function(*arguments)  # which would end with this process
+exec(open(sys.argv[1]).read(), {{}})
+' "$7"
+"""
+
+
 def test_remote_exec_hands_over_a_script_that_removes_itself(tmp_path: Path) -> None:
     """The API faked by a caller that runs the script as the target's main thread would."""
     marker = tmp_path / "marker"
     caller = tmp_path / "python"
-    caller.write_text(f'#!/bin/sh\nexec {sys.executable} "$7"\n')
+    caller.write_text(f"#!/bin/sh\nexec {RUNNING}")
     caller.chmod(0o755)
     code = f"open({str(marker)!r}, 'w').write(__file__ if '__file__' in globals() else 'ran')"
     injection = remote_exec.inject_remote_exec(identify(os.getpid()), code, str(caller), timeout_s=30)
@@ -296,7 +304,7 @@ def test_remote_exec_overwrites_no_script_that_was_not_begun(tmp_path: Path) -> 
     caller = tmp_path / "python"
     caller.write_text(
         f"#!/bin/sh\nmkdir {tmp_path}/room || exit 1\n"
-        f'(sleep 0.1; rmdir {tmp_path}/room; exec {sys.executable} "$7") >/dev/null 2>&1 &\n'
+        f"(sleep 0.1; rmdir {tmp_path}/room; exec {RUNNING}) >/dev/null 2>&1 &\n"
     )
     caller.chmod(0o755)
     markers = [tmp_path / f"marker{number}" for number in range(3)]

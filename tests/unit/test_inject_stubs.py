@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from tuiadvisor.inject.machines import AARCH64, X86_64, Machine
-from tuiadvisor.inject.stub_slots import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, SLOTS
+from tuiadvisor.inject.stub_slots import (
+    CODE_OFFSET,
+    LIBC_FUNCTIONS,
+    PYTHON_FUNCTIONS,
+    PYTHON_VARIABLES,
+    SLOTS,
+)
 from tuiadvisor.inject.stubs import Block, build_block
 
 unicorn = pytest.importorskip("unicorn", reason="pip install unicorn")
@@ -23,8 +29,11 @@ BLOCK, FUNCTIONS, STACK, CALLER = 0x7F0000400000, 0x10000, 0x7FFD00000000, 0x300
 STACK_BYTES = 0x10000
 SOURCE = b"print('h\xc3\xa9llo')\n"
 NAMESPACE, RESULT, THREAD, GIL_STATE = 0xABC000, 0xDEF000, 0x77000, 1
-PLACES = {name: FUNCTIONS + 16 * number for number, name in enumerate((*PYTHON_FUNCTIONS, *LIBC_FUNCTIONS))}
-NAMES = {place: name for name, place in PLACES.items()}
+EXCEPTIONS = {name: 0x5550000 + 16 * number for number, name in enumerate(PYTHON_VARIABLES)}
+CALLED = {name: FUNCTIONS + 16 * number for number, name in enumerate((*PYTHON_FUNCTIONS, *LIBC_FUNCTIONS))}
+NAMES = {place: name for name, place in CALLED.items()}
+VARIABLES = {name: CALLER + 0x100 + 8 * number for number, name in enumerate(PYTHON_VARIABLES)}
+PLACES = CALLED | VARIABLES
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ def run(processor: Processor, block: Block, entry: int, results: dict[str, int])
         machine.mem_map(start, 0x1000, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC)
     for place in NAMES:
         machine.mem_write(place, processor.returns)
+    for name, place in VARIABLES.items():
+        machine.mem_write(place, EXCEPTIONS[name].to_bytes(8, "little"))
     machine.mem_map(STACK, STACK_BYTES)
     top = STACK + STACK_BYTES // 2
     if processor is ARM:
@@ -146,7 +157,8 @@ WORKING = {
     "PyDict_New": NAMESPACE,
     "PyRun_StringFlags": RESULT,
 }
-RUNS = ["PyDict_New", "PyRun_StringFlags", "Py_DecRef", "Py_DecRef", "PyErr_Clear"]
+RUNS = ["PyDict_New", "PyRun_StringFlags", "Py_DecRef", "Py_DecRef"]
+FORGETS = ["PyErr_ExceptionMatches", "PyErr_ExceptionMatches", "PyErr_Occurred"]
 
 
 @PROCESSORS
@@ -155,7 +167,7 @@ def test_thread_takes_the_lock_runs_and_unmaps_itself(processor: Processor) -> N
     block = block_for(processor)
     told = run(processor, block, block.thread_entry, WORKING)
     start = ["pthread_self", "pthread_detach", "Py_IsInitialized", "PyGILState_Ensure"]
-    assert [*start, *RUNS, "PyGILState_Release", "munmap"] == told.calls
+    assert [*start, *RUNS, "PyErr_Clear", "PyGILState_Release", "munmap"] == told.calls
     assert THREAD == told.arguments["pthread_detach"][0][0]
     _, kind, names, values, flags, _ = told.arguments["PyRun_StringFlags"][0]
     assert (257, NAMESPACE, NAMESPACE, 0) == (kind, names, values, flags)
@@ -168,21 +180,71 @@ def test_thread_takes_the_lock_runs_and_unmaps_itself(processor: Processor) -> N
 
 
 @PROCESSORS
-def test_pending_call_runs_under_the_lock_that_is_held(processor: Processor) -> None:
-    """No thread, no lock; its result is munmap's, for anything but 0 would raise in the host."""
+def test_a_pending_call_starts_a_thread(processor: Processor) -> None:
+    """With the thread's entry and the block, which that thread unmaps; no line of Python in the main thread."""
     block = block_for(processor)
-    told = run(processor, block, block.pending_entry, WORKING)
-    assert [*RUNS, "munmap"] == told.calls
+    told = run(processor, block, block.start_entry, WORKING)
+    assert ["pthread_create"] == told.calls
+    ((room, attributes, entry, argument, *_),) = told.arguments["pthread_create"]
+    assert STACK < room < STACK + STACK_BYTES // 2
+    assert (0, BLOCK + block.thread_entry, BLOCK) == (attributes, entry, argument)
+    assert (0, True, []) == (told.result, told.kept, told.misaligned)
+
+
+@PROCESSORS
+@pytest.mark.parametrize("name", ["pending_entry", "start_entry"])
+def test_where_no_thread_can_be_started_the_lock_is_held_and_the_text_runs(
+    processor: Processor, name: str
+) -> None:
+    """No lock is taken; its result is munmap's, for anything but 0 would raise in the host."""
+    block = block_for(processor)
+    told = run(processor, block, getattr(block, name), {**WORKING, "pthread_create": 11})
+    tried = ["pthread_create"] if name == "start_entry" else []
+    assert [*tried, *RUNS, *FORGETS, "munmap"] == told.calls
     assert (0, True, []) == (told.result, told.kept, told.misaligned)
     assert (BLOCK, len(block.content)) == told.arguments["munmap"][0][:2]
+    assert list(EXCEPTIONS.values()) == [given[0] for given in told.arguments["PyErr_ExceptionMatches"]]
+
+
+@PROCESSORS
+@pytest.mark.parametrize("name", ["pending_entry", "start_entry"])
+def test_what_a_handler_raised_is_left_to_python(processor: Processor, name: str) -> None:
+    """The result is -1; a block whose code is still needed to return is unmapped by another pending call."""
+    block = block_for(processor)
+    raising = {**WORKING, "pthread_create": 11, "PyRun_StringFlags": 0, "PyErr_Occurred": 0x77}
+    told = run(processor, block, getattr(block, name), raising)
+    assert [*FORGETS, "Py_AddPendingCall"] == told.calls[-4:]
+    assert "PyErr_Clear" not in told.calls
+    assert (0xFFFFFFFF, True, []) == (told.result & 0xFFFFFFFF, told.kept, told.misaligned)
+    entry, argument = told.arguments["Py_AddPendingCall"][0][:2]
+    later = run(processor, block, entry - BLOCK, WORKING)
+    assert (BLOCK, ["munmap"], 0, True, []) == (
+        argument, later.calls, later.result, later.kept, later.misaligned
+    )  # fmt: skip
+    assert (BLOCK, len(block.content)) == later.arguments["munmap"][0][:2]
+
+
+@PROCESSORS
+def test_an_error_before_the_first_line_is_forgotten(processor: Processor) -> None:
+    """Python was at its limit of nested calls, or has no memory: that is ours."""
+    block = block_for(processor)
+    told = run(
+        processor,
+        block,
+        block.pending_entry,
+        {**WORKING, "PyRun_StringFlags": 0, "PyErr_ExceptionMatches": 1},
+    )
+    ours = ["PyErr_ExceptionMatches", "PyErr_Clear"]
+    assert [*ours, *ours, "PyErr_Occurred", "munmap"] == told.calls[-6:]
+    assert (0, True, []) == (told.result, told.kept, told.misaligned)
 
 
 @PROCESSORS
 @pytest.mark.parametrize(
     ("failing", "calls"),
     [
-        ({"PyRun_StringFlags": 0}, ["PyDict_New", "PyRun_StringFlags", "Py_DecRef", "PyErr_Clear"]),
-        ({"PyDict_New": 0}, ["PyDict_New", "PyErr_Clear"]),
+        ({"PyRun_StringFlags": 0}, ["PyDict_New", "PyRun_StringFlags", "Py_DecRef"]),
+        ({"PyDict_New": 0}, ["PyDict_New"]),
     ],
     ids=["the code raised", "no memory"],
 )
@@ -192,7 +254,7 @@ def test_errors_are_forgotten_and_the_lock_is_given_back(
     """Nothing is released that was not had."""
     block = block_for(processor)
     told = run(processor, block, block.thread_entry, {**WORKING, **failing})
-    assert [*calls, "PyGILState_Release", "munmap"] == told.calls[4:]
+    assert [*calls, "PyErr_Clear", "PyGILState_Release", "munmap"] == told.calls[4:]
     assert told.kept
 
 
@@ -212,16 +274,20 @@ def test_text_of_any_length_is_found(processor: Processor, num_bytes: int) -> No
     source = b"#" * num_bytes
     block = block_for(processor, source)
     table = len(SLOTS) * 8
-    assert (0, True) == (len(block.content) % 4096, table <= 128)
+    assert (0, True) == (len(block.content) % 4096, table <= CODE_OFFSET)
     assert source + b"\0" in block.content
     assert run(processor, block, block.thread_entry, WORKING).kept
 
 
 def entries() -> list[Callable[[Block], int]]:
-    return [lambda block: block.thread_entry, lambda block: block.pending_entry]
+    return [
+        lambda block: block.thread_entry,
+        lambda block: block.pending_entry,
+        lambda block: block.start_entry,
+    ]
 
 
-@pytest.mark.parametrize("entry", entries(), ids=["thread", "pending"])
+@pytest.mark.parametrize("entry", entries(), ids=["thread", "pending", "start"])
 def test_instructions_of_aarch64_begin_at_multiples_of_four(entry: Callable[[Block], int]) -> None:
     """The processor faults at any other."""
     assert 0 == entry(block_for(ARM)) % 4

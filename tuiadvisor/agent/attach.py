@@ -35,18 +35,24 @@ LOOK_S: Final = 0.02
 IMPORTING: Final = "torch is still being imported"
 _UNLESS_IMPORTING: Final = """
 import sys
-torch = sys.modules.get("torch")
-if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
+def tell(words):
     with open({ring!r}, "r+b", buffering=0) as ring:
-        for offset, value in {words!r}:
+        for offset, value in words:
             ring.seek(offset)
             ring.write(value)
+torch = sys.modules.get("torch")
+if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
+    tell({importing!r})
 else:
     try:
         exec({code!r})
-    except BaseException:  # a probe loaded by half would keep every later one out
-        for name in [name for name in sys.modules if name.partition(".")[0] == {private!r}]:
-            del sys.modules[name]
+    except BaseException as error:  # of a signal's handler, in the main thread: it goes on to the training
+        if {private!r} not in sys.modules:
+            try:
+                tell({broken_off!r})
+            except OSError:
+                pass
+        raise error
 """
 
 
@@ -61,20 +67,28 @@ class Injector:
 
 
 def attach_unless_importing(ring_path: str, folder: str | None) -> str:
-    """Code that attaches, except while torch is half imported: the ring then says so, and we come again."""
-    info = orjson.dumps({"error": IMPORTING})
-    words = [
+    """Code that attaches, except while torch is half imported: the ring then says so, and we come again.
+
+    So it says, and we do, where the attach was broken off.
+    """
+    return _UNLESS_IMPORTING.format(
+        ring=ring_path,
+        importing=_failing(IMPORTING),
+        broken_off=_failing(ring_file.BROKEN_OFF),
+        code=attach_code(ring_path, folder),
+        private=PRIVATE_NAME,
+    )
+
+
+def _failing(why: str) -> list[tuple[int, bytes]]:
+    """What a ring holds, and where, that says so."""
+    info = orjson.dumps({"error": why})
+    return [
         (ring_file.INFO_OFFSET, info),
         (ring_file.OFFSET_INFO_SUM, crc32(info).to_bytes(8, "little")),
         (ring_file.OFFSET_INFO_LEN, len(info).to_bytes(8, "little")),
         (ring_file.OFFSET_STATE, ring_file.STATE_FAILED.to_bytes(8, "little")),
     ]
-    return _UNLESS_IMPORTING.format(
-        ring=ring_path,
-        words=words,
-        code=attach_code(ring_path, folder),
-        private=PRIVATE_NAME,
-    )
 
 
 REAL_INJECTOR: Final = Injector(

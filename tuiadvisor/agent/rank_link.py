@@ -40,6 +40,7 @@ DATA_WAIT: Final = PHASES.index("data_wait")
 logger: Final = Logger(__name__)
 NS: Final = 10**9
 RETRY_NS: Final = NS
+MAX_BROKEN_OFF: Final = 10  # attaches: a handler that raises in each of them will in the next
 # A rank that is busy in C, stopped, or looked at by a debugger is not refused: it is waited for.
 PASSING_REASONS: Final = frozenset(
     {"busy", "busy_in_c", "timeout", "stopped", "being_debugged", "tracer_killed"}
@@ -93,6 +94,7 @@ class RankLink:
         self._commit: CommitLookup | None = None
         self._raw_info = b""
         self._retry_at_ns = 0
+        self._num_broken_off = 0  # attaches
         self._began_ns = 0  # of the last attempt
         self._exit_code: int | None = None  # as wait() codes it; None where nobody could see it
         self.last_step: int | None = None  # that its ring told, once it has ended
@@ -330,10 +332,12 @@ class RankLink:
         elif state == ring_file.STATE_FAILED:
             self.read_info()
             self.release()
-            if self.info.error == IMPORTING:
-                self.state, self.detail = RankState.FOUND, IMPORTING
+            why = self.info.error or "it does not say why"
+            self._num_broken_off += why == ring_file.BROKEN_OFF
+            is_broken_off = why == ring_file.BROKEN_OFF and self._num_broken_off < MAX_BROKEN_OFF
+            if why == IMPORTING or is_broken_off:
+                self.state, self.detail = RankState.FOUND, why
             else:
-                why = self.info.error or "it does not say why"
                 self.state, self.detail = RankState.REFUSED, f"the probe could not be installed: {why}"
         elif state == ring_file.STATE_DETACHED:
             self._look_who_took_it_out(reader)

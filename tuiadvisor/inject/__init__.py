@@ -1,15 +1,17 @@
 """Run Python code inside a process that is already running and knows nothing of us.
 
 In: a process and source code.  Out: an `Injection`, or an `InjectError` that says what to do. Four ways:
-the listener of a job started armed; `sys.remote_exec` (3.14+) while the main thread is at work; our own
-ptrace with a thread started from one that is asleep; the same with a pending call on the main thread.
+the listener of a job started armed; our own ptrace with a thread started from one that is asleep; the same with a
+thread started by a pending call on the main thread; `sys.remote_exec` (3.14+) where no machine code of ours can go in.
+The last comes last because its script begins in the main thread's own frames: what a signal's handler raises just then
+Python prints and drops.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuiadvisor.inject import armed, idle_thread, process, remote_exec, seccomp
+from tuiadvisor.inject import armed, process, remote_exec, seccomp
 from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, identify
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.refusals import is_traceable, preflight, refusal, refuse_architecture
@@ -18,6 +20,8 @@ from tuiadvisor.inject.turns import COMPUTING
 
 if TYPE_CHECKING:
     from tuiadvisor.inject.plan import Interpreter
+
+_NO_MACHINE_CODE = frozenset({"no_symbols", "no_code"})
 
 __all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "make_ready", "preflight"]
 
@@ -64,11 +68,10 @@ def _inject(
         raise refusal(pid, "remote_exec", "no interpreter of its version, 3.14 or later, is at hand")
     if caller is not None and (way == "remote_exec" or (way is None and not is_traceable(pid))):
         return remote_exec.inject_remote_exec(target, code, caller, timeout_s=timeout_s)
-    if caller is not None and way is None and idle_thread.is_at_work(pid):
-        try:
-            return remote_exec.inject_remote_exec(target, code, caller, timeout_s=timeout_s)
-        except InjectError as error:
-            if error.reason == "remote_debug_disabled":  # the owner's wish binds our own way as well
-                raise
     refuse_architecture(pid)
-    return inject_by_tracing(target, code, interpreter, timeout_s=timeout_s, way=way)
+    try:
+        return inject_by_tracing(target, code, interpreter, timeout_s=timeout_s, way=way)
+    except InjectError as error:
+        if caller is None or way is not None or error.reason not in _NO_MACHINE_CODE:
+            raise
+    return remote_exec.inject_remote_exec(target, code, caller, timeout_s=timeout_s)

@@ -127,10 +127,3 @@ def waits_for_lock(tid: int) -> bool:
         return False
     sleep = parse_sleep(before[0])
     return sleep is not None and sleep.system_call in {HERE.calls["futex"], HERE.calls["futex_wait"]}
-
-
-def is_at_work(tid: int) -> bool:
-    """Whether a thread ran in the last milliseconds: its process's main thread has the process's id."""
-    before = _glance(tid, tid)
-    time.sleep(_PARKED_S)
-    return before is None or before != _glance(tid, tid) or parse_sleep(before[0]) is None

@@ -16,7 +16,7 @@ from tuiadvisor.inject.elf import NotElfError
 from tuiadvisor.inject.machines import HERE
 from tuiadvisor.inject.outcome import InjectError
 from tuiadvisor.inject.payload import wrapped
-from tuiadvisor.inject.stubs import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, build_block
+from tuiadvisor.inject.stubs import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, PYTHON_VARIABLES, build_block
 
 if TYPE_CHECKING:
     from tuiadvisor.inject.identity import Identity
@@ -25,9 +25,10 @@ _PENDING = "Py_AddPendingCall"
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"  # of builds with --disable-gil only
 _CREATE = "pthread_create"
 _NUM_PROOF_BYTES = 16
-_LIBC = (*LIBC_FUNCTIONS, _CREATE, "getpid")
-# UCX and other memory hooks overwrite the start of munmap; their version is as good to call.
-_PATCHED_BY_OTHERS = {"munmap"}
+_PYTHON = (*PYTHON_FUNCTIONS, *PYTHON_VARIABLES)
+_LIBC = (*LIBC_FUNCTIONS, "getpid")
+# UCX and other memory hooks overwrite the start of munmap; their version is as good to call. Variables have no code.
+_UNPROVED = {"munmap", *PYTHON_VARIABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Plan:
     block: bytes
     thread_entry: int
     pending_entry: int
+    start_entry: int
     pthread_create: int
     add_pending_call: int
     munmap: int
@@ -88,12 +90,12 @@ def make_plan(target: Identity, code: str, interpreter: Interpreter | None = Non
     pid = target.pid
     interpreter = interpreter or find_interpreter(pid)
     found = _Resolver(pid, interpreter.mappings)
-    found.take_from(interpreter.mapping, (*PYTHON_FUNCTIONS, _PENDING))
+    found.take_from(interpreter.mapping, _PYTHON)
     for mapping in process.mapped_objects(found.mappings):
         if not found.missing(_LIBC):
             break
         found.take_from(mapping, _LIBC)
-    missing = found.missing((*PYTHON_FUNCTIONS, _PENDING, *_LIBC))
+    missing = found.missing((*_PYTHON, *_LIBC))
     if missing:
         raise InjectError(
             pid,
@@ -107,6 +109,7 @@ def make_plan(target: Identity, code: str, interpreter: Interpreter | None = Non
         block=block.content,
         thread_entry=block.thread_entry,
         pending_entry=block.pending_entry,
+        start_entry=block.start_entry,
         pthread_create=found.addresses[_CREATE],
         add_pending_call=found.addresses[_PENDING],
         munmap=found.addresses["munmap"],
@@ -140,7 +143,7 @@ class _Resolver:
                     if linked is not None:
                         self.addresses[name] = linked + bias
                         self._owner[name] = mapping
-                        if name not in _PATCHED_BY_OTHERS:
+                        if name not in _UNPROVED:
                             self.proofs[linked + bias] = elf.read(linked, _NUM_PROOF_BYTES)
         except NotElfError:
             return

@@ -21,7 +21,7 @@ from tuiadvisor.inject import process
 from tuiadvisor.inject.identity import confirm
 from tuiadvisor.inject.insideroot import open_inside
 from tuiadvisor.inject.outcome import InjectError, Injection
-from tuiadvisor.inject.payload import wrapped
+from tuiadvisor.inject.payload import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def _write_script(pid: int, folder_fd: int, code: str) -> str:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder_fd), "w") as file:
-            file.write(wrapped(code, before=f"__import__('os').unlink({f'{_FOLDER}/{name}'!r})"))
+            file.write(started(code, before=f"__import__('os').unlink({f'{_FOLDER}/{name}'!r})"))
             uid = process.status(pid).uid
             if uid != os.geteuid():
                 os.fchown(file.fileno(), uid, -1)

@@ -13,10 +13,15 @@ PYTHON_FUNCTIONS = (
     "PyRun_StringFlags",
     "Py_DecRef",
     "PyErr_Clear",
+    "PyErr_Occurred",
+    "PyErr_ExceptionMatches",
+    "Py_AddPendingCall",
 )
-LIBC_FUNCTIONS = ("pthread_self", "pthread_detach", "munmap")
-SLOTS = (*PYTHON_FUNCTIONS, *LIBC_FUNCTIONS, "block_size")
-CODE_OFFSET = 128
+PYTHON_VARIABLES = ("PyExc_RecursionError", "PyExc_MemoryError")
+"""Of the exceptions that a run may end in before its first line."""
+LIBC_FUNCTIONS = ("pthread_self", "pthread_detach", "pthread_create", "munmap")
+SLOTS = (*PYTHON_FUNCTIONS, *PYTHON_VARIABLES, *LIBC_FUNCTIONS, "block_size")
+CODE_OFFSET = 192
 PY_FILE_INPUT = 257
 
 

@@ -1,28 +1,40 @@
 """Machine code that runs a Python source inside the target.
 
-One block, position-independent: a table of function addresses, two entry points, the source text. It is
+One block, position-independent: a table of addresses, the entry points, the source text. It is
 mapped readable and executable, never writable, and unmaps itself by its last jump.
 
     void *thread_entry(void *block)     new thread: detach, take the GIL, run, release, unmap
-    int   pending_entry(void *block)    pending call on the main thread, GIL held: run, unmap, 0
+    int   start_entry(void *block)      pending call on the main thread, GIL held: start that thread, 0
+    int   pending_entry(void *block)    likewise, where there can be no thread: run, unmap, 0
+
+Handlers of the host's signals run in the main thread, between any two lines of Python: what they raise while the text
+runs there would be raised in our frames. So it runs in a thread wherever that can be. Where it cannot, what a handler
+raised is left as it is, and -1 returned: Python then raises it where the main thread was.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.inject import code_aarch64, code_x86_64
 from tuiadvisor.inject.machines import AARCH64, HERE, X86_64
-from tuiadvisor.inject.stub_slots import CODE_OFFSET, LIBC_FUNCTIONS, PYTHON_FUNCTIONS, SLOTS
+from tuiadvisor.inject.stub_slots import (
+    CODE_OFFSET,
+    LIBC_FUNCTIONS,
+    PYTHON_FUNCTIONS,
+    PYTHON_VARIABLES,
+    SLOTS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.inject.machines import Machine
 
-__all__ = ["LIBC_FUNCTIONS", "PYTHON_FUNCTIONS", "Block", "build_block"]
+__all__ = ["LIBC_FUNCTIONS", "PYTHON_FUNCTIONS", "PYTHON_VARIABLES", "Block", "build_block"]
 
 _ASSEMBLERS: Final = {X86_64.name: code_x86_64.assemble, AARCH64.name: code_aarch64.assemble}
 _PAGE = 4096
@@ -35,6 +47,7 @@ class Block:
     content: bytes
     thread_entry: int
     pending_entry: int
+    start_entry: int
 
 
 def build_block(addresses: Mapping[str, int], source: bytes, machine: Machine = HERE) -> Block:
@@ -42,13 +55,11 @@ def build_block(addresses: Mapping[str, int], source: bytes, machine: Machine = 
     assemble = _ASSEMBLERS[machine.name]
     # The length of the code doesn't depend on where the text lies: assemble once to learn it.
     text_offset = CODE_OFFSET + sum(map(len, assemble(0)))
-    run, thread, pending = assemble(text_offset)
+    parts = assemble(text_offset)
     used = text_offset + len(source) + 1
     size = -(-used // _PAGE) * _PAGE
     table = struct.pack(f"<{len(SLOTS)}Q", *({**addresses, "block_size": size}[slot] for slot in SLOTS))
-    content = table.ljust(CODE_OFFSET, b"\0") + run + thread + pending + source
-    return Block(
-        content=content.ljust(size, b"\0"),
-        thread_entry=CODE_OFFSET + len(run),
-        pending_entry=CODE_OFFSET + len(run) + len(thread),
-    )
+    content = table.ljust(CODE_OFFSET, b"\0") + b"".join(parts) + source
+    ends = list(accumulate(map(len, parts), initial=CODE_OFFSET))
+    _run, thread, _unmap, pending, start, _text = ends
+    return Block(content.ljust(size, b"\0"), thread_entry=thread, pending_entry=pending, start_entry=start)

@@ -153,8 +153,8 @@ def _is_alive(target: _Target) -> bool:
 
 
 def _by_pending_call(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
-    """Queue a call on the main thread, wherever it is."""
-    _refuse_filtered(target.found.pid, plan, target, ())
+    """Queue a call on the main thread, wherever it is, that starts a thread; or runs the code where none may be."""
+    entry = plan["start_entry"] if _may_start_thread(plan, target) else plan["pending_entry"]
     for _ in range(_NUM_PENDING_TRIES):
         # The queue has a lock. If the main thread itself was stopped inside it, our call can't return:
         # it is abandoned and tried again a moment later.
@@ -164,11 +164,26 @@ def _by_pending_call(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
                 raise RefusedError("busy_in_c", "its main thread sleeps for a span that would begin anew")
             thread.answer_within(_PENDING_CALL_S)
             with suppress(ptrace.LateError):
-                _add_pending_call(plan, thread)
+                _add_pending_call(plan, thread, entry)
                 queued = True
         if queued:
             return {"way": "pending_call", "stopped_ns": thread.stopped_ns}
     raise ptrace.LateError
+
+
+def _may_start_thread(plan: dict[str, Any], target: _Target) -> bool:
+    """Whether code of ours may run beside the main thread's. Raises RefusedError where it may not run at all."""
+    pid = target.found.pid
+    if plan["has_lock"]:
+        try:
+            _refuse_filtered(pid, plan, target, seccomp.BY_THREAD)
+        except RefusedError as refused:
+            if refused.args[0] != "seccomp":
+                raise
+        else:
+            return True
+    _refuse_filtered(pid, plan, target, ())
+    return False
 
 
 @contextmanager
@@ -208,9 +223,9 @@ def _start_thread(plan: dict[str, Any], thread: remote_call.HeldThread) -> bool:
     return True
 
 
-def _add_pending_call(plan: dict[str, Any], thread: remote_call.HeldThread) -> None:
+def _add_pending_call(plan: dict[str, Any], thread: remote_call.HeldThread, entry: int) -> None:
     block = _map_block(plan, thread)
-    arguments = (block + plan["pending_entry"], block)
+    arguments = (block + entry, block)
     if thread.call(plan["add_pending_call"], arguments, plan["trap_at"]) == _FAILED:
         _unmap_block(plan, thread, block)
         raise RefusedError("busy_in_c", "its queue of pending calls is full")
