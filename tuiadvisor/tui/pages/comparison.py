@@ -530,7 +530,8 @@ def _phase(entry: PhaseChange) -> Line:
 def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = _costs(entry.loss_before_s, entry.loss_after_s)
     is_priced = entry.loss_before_s is not None or entry.loss_after_s is not None
-    note = {"hidden": "most of it is still there", "uncovered": "it was there before"}.get(entry.state)
+    left = "most of it is still there" if is_priced else "it is still there"
+    note = {"hidden": left, "uncovered": "it was there before"}.get(entry.state)
     ranks = entry.ranks_after or entry.ranks_before
     whose = (
         text_of.ranks(ranks) if ranks and not is_priced and "rank" not in entry.title.lower().split() else ""
