@@ -434,7 +434,7 @@ def _sides(comparison: Comparison, room: int) -> list[Line]:
     before, after = comparison.before, comparison.after
     rows = [
         ("", "before", "after"),
-        ("mean steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
+        ("mean, all steady", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
         ("95th percentile", text_of.seconds(before.p95_s), text_of.seconds(after.p95_s)),
         ("pauses included", text_of.seconds(before.every_step_s), text_of.seconds(after.every_step_s)),
         *_as_judged(before, after),
