@@ -615,9 +615,10 @@ def test_ranks_that_do_not_step_together_are_not_compared() -> None:
     assert [("straggler", (2,), "forward")] == above_info(view)
     assert view.ranks[3].step_s is None
     # It has made 200 steps: "no step seen" stood in its row.
-    assert "its steps could not be compared" in view.ranks[3].state_detail
-    assert "no step seen" not in plain_summary(view)
-    assert {""} == {row.state_detail for row in view.ranks[:3]}
+    assert view.ranks[3].why_apart.startswith("not compared with the others: its collectives")
+    said = plain_summary(view)
+    assert "no step seen" not in said
+    assert {""} == {row.why_no_figures for row in view.ranks[:3]}
     assert [False, False, False, True] == [row.is_apart for row in view.ranks]
 
 
