@@ -263,6 +263,7 @@ class RankRow:
         None  # its work between barriers beyond the typical rank's, mean a step; < 0: ahead
     )
     caused_each_s: float | None = None  # `caused_wait_s`, mean over the others: never more than the step
+    ended_at: int = 0  # grows in the order in which ranks were seen to end; 0 while it has not
     why_apart: str = ""  # it makes steps, which could not be compared with the others'
 
     @property

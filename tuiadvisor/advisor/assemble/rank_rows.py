@@ -277,6 +277,7 @@ def _row(
         pid=facts.pid if facts else None,
         state=facts.state if facts else "live",
         state_detail=(facts.told or facts.no_step) if facts else "",
+        ended_at=facts.ended_at if facts else 0,
         now=_now(facts) if with_now else "",
         so_far=_so_far(facts) if with_now else (),
         last_step=last_step,
