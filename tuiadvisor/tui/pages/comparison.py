@@ -391,7 +391,7 @@ def _quantiles(side: DistributionSide) -> str:
 def _phase_block(comparison: Comparison, width: int, *, lead: bool = True) -> list[Line]:
     if not comparison.phases:
         return []
-    head = rule("phases", width, "mean over ranks; * beyond noise")
+    head = rule("phases", width, "mean over ranks, of all steady steps; * beyond noise")
     return [*([BLANK] if lead else []), head, *_phases(comparison)]
 
 
