@@ -28,7 +28,7 @@ def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path
     with running(2, "--step-ms", "60", "--seconds", "3000") as (training, _):
         command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(output), "--daemon", "--pid"]
         said = _on_a_terminal([*command, str(training.pid)])
-        pid = int(re.findall(r"as process (\d+)", said)[0])
+        pid = int(re.findall(r"as\s+process\s+(\d+)", said)[0])
         try:
             url = re.findall(r"tuiadvisor watch (ipc://\S+)", said)[0]
             watch = [sys.executable, "-m", "tuiadvisor", "watch", "--once", "--for", "200s", url]

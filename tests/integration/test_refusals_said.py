@@ -46,11 +46,14 @@ def _rank(folder: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize(
     "command",
-    [["watch", "--once", "--for", "24h"], ["record", "-o", "a.tuirec"]],
+    [["watch", "--once", "--for", "24h", "-o", "a.tuirec"], ["record", "-o", "a.tuirec"]],
     ids=["watch", "record"],
 )
 def test_a_refusal_that_does_not_pass_ends_the_command(command: list[str], tmp_path: Path) -> None:
-    """Told to wait for a day, or until ^C: the reason and what to do come as soon as the rank is refused for good."""
+    """Told to wait for a day, or until ^C: the reason and what to do come as soon as the rank is refused for good.
+
+    Nothing is left of it that the next try would be refused for, or that would be shown as a run.
+    """
     with _rank(tmp_path, {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}) as process:
         done = subprocess.run(
             [sys.executable, "-m", "tuiadvisor", *command, "--pid", str(process.pid)],
@@ -63,6 +66,7 @@ def test_a_refusal_that_does_not_pass_ends_the_command(command: list[str], tmp_p
     assert (done.returncode, done.stdout) == (1, "")
     assert SWITCHED_OFF in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "a.tuirec").exists()
 
 
 # A user without rights tries a process of root's, then one of his own that changed its user and is kept from him.

@@ -93,8 +93,8 @@ def test_sockets_of_a_killed_command_are_removed_by_the_next(
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh (apt-get install openssh-client)")
-def test_a_recording_of_nothing_is_not_said_to_hold_something(tmp_path: Path) -> None:
-    """No agent came: what is left of the session is a file without a step."""
+def test_a_recording_of_nothing_does_not_stay(tmp_path: Path) -> None:
+    """No agent came: the file that was begun would only stand in the way of the next try."""
     config = tmp_path / "ssh_config"
     config.write_text("Host dead\n  HostName 127.0.0.1\n  Port 1\n")
     words = ["record", "--hosts", "dead", "--ssh-config", str(config), "-o", "run.tuirec"]
@@ -104,4 +104,5 @@ def test_a_recording_of_nothing_is_not_said_to_hold_something(tmp_path: Path) ->
     )  # fmt: skip
     assert done.returncode == 1
     assert "Connection refused" in done.stderr
-    assert done.stderr.endswith("(run.tuirec holds no step)\n")
+    assert done.stderr.endswith("; nothing was recorded, and no run.tuirec is left\n")
+    assert not (tmp_path / "run.tuirec").exists()

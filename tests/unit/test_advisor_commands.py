@@ -36,8 +36,22 @@ def test_commands_name_the_late_rank_its_process_and_its_host() -> None:
 def test_on_one_host_nothing_is_said_about_the_host() -> None:
     """There is nowhere else to type it."""
     found = with_process(straggler(), PIDS, 1)
-    assert not any("#" in line for line in found.measure_next)
+    assert not any("node1" in line or "HOST" in line for line in found.measure_next)
     assert any(line.endswith("tuiadvisor capture 2 --steps 3") for line in found.measure_next)
+
+
+def test_a_program_of_no_minimal_installation_is_told_with_its_package() -> None:
+    """What to type was pidstat, and "command not found" the answer."""
+    said = [
+        [line for line in with_process(straggler(), PIDS, num_hosts).measure_next if "pidstat" in line]
+        for num_hosts in (1, 2)
+    ]
+    assert [line.partition("  # ")[2] for (line,) in said] == [
+        "package sysstat", "rank 2 on node1, package sysstat",
+    ]  # fmt: skip
+    assert not any(
+        "package" in line for line in with_process(straggler(), PIDS, 1).measure_next if "stat" not in line
+    )
 
 
 def test_a_process_that_has_ended_is_not_named() -> None:

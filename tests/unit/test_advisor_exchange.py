@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -173,6 +174,15 @@ def test_summary_and_report_say_it_in_words_and_draw_its_lanes() -> None:
     for name in ("backward", "buckets", "5 MiB each", "bucket by bucket"):
         assert name in page
     assert "bucket by bucket" not in communication(view_of(JOB, []))
+
+
+def test_a_mean_beside_a_median_is_called_one() -> None:
+    """The only bucket left 471 us into backward and took 5.46 ms, a median: "transfer outlasts it by 5.93", a mean."""
+    seen = view_of(JOB, told(JOB)).exchange
+    assert seen is not None
+    moving, beyond, *_ = seen.words
+    assert re.search(r" takes [\d.]+ ms at [\d.]+ GB/s in the median step, ", moving)
+    assert re.search(r"outlasts backward by [\d.]+ ms in the mean; ", beyond)
 
 
 def test_all_lanes_of_the_picture_are_equally_long() -> None:

@@ -431,6 +431,28 @@ def test_ranks_that_were_asked_to_end_are_not_counted_as_killed(signals: list[st
     assert ended == _after_deaths(Job(), **ends).ended
 
 
+def test_of_two_that_were_killed_who_ended_first_is_said_where_it_was_seen() -> None:
+    """One was killed, and mp.spawn ended the other: "2 of 2 killed", and the lower one was what had died."""
+    job = Job(num_ranks=2)
+    ends = [
+        {"rank": rank, "state": "killed", "detail": f"killed by SIGKILL after step {199 - rank}"}
+        for rank in (0, 1)
+    ]
+    steps = frames(job)
+    view = folded([*steps, status(9_000_000_000, [ends[1]]), status(9_500_000_000, ends)]).view()
+    assert view.ended == "all ranks ended, 2 of 2 killed (rank 1 first)"
+    assert view.verdict.sentence.startswith("Stop: rank 1 was killed by SIGKILL after step 198 (1 more rank")
+    died = deaths_of(view)
+    assert died is not None
+    assert died.rank == 1
+    at_once = folded([*steps, status(9_000_000_000, ends)]).view()
+    assert at_once.ended == "all ranks ended, 2 of 2 killed"
+    gone = {"rank": 0, "state": "killed", "detail": "gone without its exit hooks after step 199"}
+    died = deaths_of(folded([*steps, status(9_000_000_000, [gone, ends[1]])]).view())
+    assert died is not None
+    assert died.rank == 1  # as the verdict
+
+
 def test_who_lost_a_peer_to_a_signal_and_ended_by_an_error_is_not_the_first() -> None:
     """Gloo raises in the others when a rank is killed."""
     view = _after_deaths(Job(), r0="exited with code 1 after step 199", r2="killed by SIGKILL after step 199")
@@ -615,9 +637,10 @@ def test_ranks_that_do_not_step_together_are_not_compared() -> None:
     assert [("straggler", (2,), "forward")] == above_info(view)
     assert view.ranks[3].step_s is None
     # It has made 200 steps: "no step seen" stood in its row.
-    assert "its steps could not be compared" in view.ranks[3].state_detail
-    assert "no step seen" not in plain_summary(view)
-    assert {""} == {row.state_detail for row in view.ranks[:3]}
+    assert view.ranks[3].why_apart.startswith("not compared with the others: its collectives")
+    said = plain_summary(view)
+    assert "no step seen" not in said
+    assert {""} == {row.why_no_figures for row in view.ranks[:3]}
     assert [False, False, False, True] == [row.is_apart for row in view.ranks]
 
 

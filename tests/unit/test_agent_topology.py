@@ -238,5 +238,24 @@ def test_a_process_that_is_gone_is_unknown_and_forgotten(machine: Topology) -> N
     assert known._read == {}
 
 
+def test_a_process_that_binds_itself_at_its_start_is_read_again_soon(
+    machine: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read while torch was imported, and for half a minute it had all cores of its host."""
+    looks: list[float] = []
+    clock_s = [100.0]
+
+    def look(_machine: Topology, _pid: int, _task: int) -> dict[str, object]:
+        looks.append(clock_s[0] - 100.0)
+        return {}
+
+    monkeypatch.setattr("tuiadvisor.agent.affinity.affinity", look)
+    known = Affinities(machine, lambda: clock_s[0])
+    for second in range(130):
+        clock_s[0] = 100.0 + second
+        known.of(7, None)
+    assert looks == [0, 1, 2, 4, 8, 16, 32, 62, 92, 122]
+
+
 def test_slots_of_the_tree_are_all_found(machine: Topology) -> None:
     assert all(machine.place(address) is not None for address in SLOTS)

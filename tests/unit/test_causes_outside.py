@@ -19,6 +19,7 @@ from test_advisor_oddities import host_frames
 
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stops import Stops
+from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.looking import look
 from tuiadvisor.agent import cgroup, looks, procfs
 from tuiadvisor.agent.looks import StateLooks
@@ -211,6 +212,39 @@ def test_ranks_that_are_bound_to_the_same_cpus_are_told_where_all_wait_for_cores
     assert ("taskset -cp" in str([action.command for action in found.actions])) == bool(told)
     quiet = seen(JOB, QUIET, {}, {}, facts=bound)
     assert "crowded_host" not in {one.id for one in quiet.findings}
+
+
+def bound_to(cpus: tuple[str, ...], num_samples: int, num_steps: int = 80) -> Advisor:
+    """Healthy steps of 18 ms on a host with two cores; what the ranks are bound to is told in each sample."""
+    job = replace(JOB, num_ranks=2, num_steps=num_steps)
+    samples = []
+    for frame in host_frames(job, {0: 0.02, 1: 0.02})[:num_samples]:
+        ranks = [
+            {**entry, "cpus_allowed": each, "cpu_nodes": [0]}
+            for entry, each in zip(frame.payload["ranks"], cpus, strict=True)  # type: ignore[call-overload]
+        ]
+        samples.append(replace(frame, payload={**frame.payload, "num_cpus": 2, "ranks": ranks}))
+    return folded([*frames(job), *samples])
+
+
+@pytest.mark.parametrize(
+    ("cpus", "num"), [(("0", "0"), 0.5), (("0", "1"), 1.0), (("0-1", "0-1"), 1.0), (("x", "x"), 1.0)]
+)
+def test_ranks_bound_to_one_core_have_half_of_it_each(cpus: tuple[str, ...], num: float) -> None:
+    """Two ranks on one of two cores had "cores for each rank: 1"."""
+    assert bound_to(cpus, 3).roster.cores_per_rank() == num
+
+
+def test_a_short_run_of_ranks_on_one_core_is_not_kept_before_their_waits_were_counted() -> None:
+    """Its last word was "Keep", three seconds before "CPU contention 57 %"."""
+    short = bound_to(("0", "0"), 1).view().verdict
+    assert short.decision is None
+    assert short.sentence == (
+        "Not decided: ranks 0 and 1 are bound to CPU 0, and how long they wait for a core was not counted over "
+        "these steps."
+    )
+    assert bound_to(("0", "1"), 1).view().verdict.decision == "keep"
+    assert bound_to(("0", "0"), 14, 600).view().verdict.decision == "keep"  # counted, and hardly any
 
 
 @pytest.mark.parametrize(("waits", "first"), [(0.5, "crowded_host"), (0.02, "checkpoint_pause")])

@@ -189,6 +189,7 @@ def test_what_the_first_run_only_remarked_is_not_new() -> None:
     after = replace(late, findings=(replace(crowd, severity="warning"),))
     states = {entry.id: entry.state for entry in finding_changes(before, after)}
     assert states["crowded_host"] == "uncovered"
+    assert {entry.id: entry.state for entry in finding_changes(after, before)}["crowded_host"] == "hidden"
     assert {"new"} == {
         entry.state
         for entry in finding_changes(replace(late, findings=(found,)), after)
@@ -197,6 +198,19 @@ def test_what_the_first_run_only_remarked_is_not_new() -> None:
     said = bottleneck(before, after).sentence
     assert said.endswith("to oversubscribed host: the ranks wait for cores.")
     assert "_" not in said
+
+
+def test_a_remark_that_costs_little_is_told_with_its_cost_in_both_directions() -> None:
+    """Where seconds are known they say whether it is there, and the other way round they say the same."""
+    late = views.straggler()
+    found = replace(late.findings[0], id="crowded_host", phase=None, severity="warning")
+    for share, states in ((0.1, ("new", "resolved")), (0.9, ("uncovered", "hidden"))):
+        remark = replace(found, severity="info", loss_s_per_step=share * (found.loss_s_per_step or 0.0))
+        one, other = replace(late, findings=(remark,)), replace(late, findings=(found,))
+        (there,), (back,) = finding_changes(one, other), finding_changes(other, one)
+        assert states == (there.state, back.state)
+        costs = (remark.loss_s_per_step, found.loss_s_per_step)
+        assert costs == (there.loss_before_s, there.loss_after_s) == (back.loss_after_s, back.loss_before_s)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_before_the_first_step_all_ranks_are_awaited() -> None:
 def test_a_rank_whose_steps_are_not_compared_is_recorded() -> None:
     """Said "recorded 1 of 2 ranks; without a step: rank 1" of one that had 138 of them in the file."""
     view = final_view(JOB)
-    apart = [replace(row, last_step=None, step_s=None, is_apart=True) for row in view.ranks[3:]]
+    apart = [replace(row, last_step=None, step_s=None, why_apart="not compared") for row in view.ranks[3:]]
     view = replace(view, ranks=(*view.ranks[:3], *apart))
     assert ("4 ranks, up to step 59", []) == (recorded_ranks(view), left_out(view))
 

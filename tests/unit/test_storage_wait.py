@@ -77,7 +77,7 @@ def test_a_training_thread_that_waits_for_storage_is_said() -> None:
     )
     assert "storage" == found.evidence["seen_cause"]
     assert (0.8, 0.0) == (found.evidence["storage_share"], found.evidence["peers_storage_share"])
-    assert ["iostat -xm 5 2"] == [one.command for one in found.actions if one.command]
+    assert ["iostat -xm 5 2  # package sysstat"] == [one.command for one in found.actions if one.command]
     assert "this node's NVMe" in found.actions[1].text
 
 
@@ -144,7 +144,7 @@ def test_where_no_arrival_is_seen_storage_is_said_too(own: Told, words: str) -> 
     (found,) = [one for one in seen(job, told_of(1, own, WORKERS_CACHED)).findings if one.id == "held_rank"]
     assert (1,) == found.ranks
     assert f"the typical other one 1 %{words}" in found.message
-    assert ("iostat -xm 5 2" in [one.command for one in found.actions]) == bool(words)
+    assert ("iostat -xm 5 2  # package sysstat" in [one.command for one in found.actions]) == bool(words)
 
 
 def test_all_ranks_that_wait_for_storage_alike_have_no_straggler() -> None:

@@ -215,7 +215,12 @@ def test_unknown_phases_are_listed() -> None:
 def test_no_panel_is_empty_without_a_reason() -> None:
     """Trend, phases, ranks and findings each say why they are empty."""
     text = "\n".join(screen(STATES["no ranks"], 80, 24))
-    for reason in ("no step finished yet", "no phase observed yet", "no rank known yet", "20 more steps"):
+    for reason in (
+        "no whole step was seen yet",
+        "no phase observed yet",
+        "no rank known yet",
+        "20 more steps",
+    ):
         assert reason in text
     assert "no rank known yet" in "\n".join(screen(STATES["no ranks"], 80, 24, ("2",)))
 

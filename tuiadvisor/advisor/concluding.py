@@ -36,6 +36,7 @@ from tuiadvisor.advisor.judge.verdict import (
     stands_still,
     unseen_device,
     verdict,
+    with_bound_ranks,
     with_deaths,
     with_failed_restart,
     with_no_step,
@@ -43,6 +44,7 @@ from tuiadvisor.advisor.judge.verdict import (
     with_restart,
 )
 from tuiadvisor.causes.facts import Facts
+from tuiadvisor.causes.placement import bound_words, packed
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 from tuiadvisor.metrics.lateness.off_core import lower_priorities
 from tuiadvisor.metrics.window.course import run_shift
@@ -149,6 +151,7 @@ def _judged(
         num_missing=len(seen.missing),
         met_late=intake.roster.clocks.was_met_late(intake.roster.ranks.values()),
         cores_per_rank=intake.roster.cores_per_rank(),
+        cores_of_hosts=intake.roster.cores_of_hosts() or {},
         crowd=crowd,
         on_device=intake.on_device,
         filling=intake.roster.memory.filling() if with_now else None,
@@ -211,6 +214,9 @@ def _verdict(intake: Intake, judged: list[Judged], seen: Seen, crowd: Crowd | No
         stages=seen.pipelines,
         awake_share=crowd.awake_share,
     )
+    if crowd.core_wait_share is None and not intake.on_device:
+        together = packed(seen.placements, intake.roster.cores_of_hosts() or {})
+        found = with_bound_ranks(found, bound_words(together))
     return found if diagnosis.enough else with_priorities(found, _priorities(intake, diagnosis))
 
 

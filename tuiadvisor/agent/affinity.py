@@ -1,7 +1,7 @@
 """Which processors and which memory a rank's training thread may use: what it is allowed, not where it ran last.
 
-In: /proc/PID/task/TID/status and numa_maps.  Out: fields of a rank in a HOST payload. Asked twice a minute:
-programs bind themselves once.
+In: /proc/PID/task/TID/status and numa_maps.  Out: fields of a rank in a HOST payload. Asked twice a minute, and of a
+process that is new to us at twice the age each time: programs bind themselves once, at their start.
 """
 
 # ruff: noqa: PTH123  # one short read of a /proc file
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.agent.topology import Topology
 
 EVERY_S: Final = 30.0
+FIRST_S: Final = 1.0  # after the first look, the second
 MAX_LIST_CHARS: Final = 300  # of a list of processors; a longer one is cut by nobody, but not said
 POLICY_BYTES: Final = 96  # the first line of numa_maps; the kernel goes through no further mapping for so few
 _POLICY: Final = re.compile(
@@ -36,15 +37,16 @@ class Affinities:
     def __init__(self, topology: Topology, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._topology = topology
         self._clock_s = clock_s
-        self._read: dict[int, tuple[float, int, dict[str, object]]] = {}
+        # of each process: when first and last, which thread, what was said
+        self._read: dict[int, tuple[float, float, int, dict[str, object]]] = {}
 
     def of(self, pid: int, thread: int | None) -> dict[str, object]:
         """Of the training thread, the main one where that is None; nothing where it may not be read."""
         task, now_s = pid if thread is None else thread, self._clock_s()
-        read_s, known, fields = self._read.get(pid, (0.0, -1, {}))
-        if known != task or now_s - read_s >= EVERY_S:
+        first_s, read_s, known, fields = self._read.get(pid, (now_s, now_s, -1, {}))
+        if known != task or now_s - read_s >= min(EVERY_S, max(read_s - first_s, FIRST_S)):
             fields = affinity(self._topology, pid, task)
-            self._read[pid] = now_s, task, fields
+            self._read[pid] = first_s, now_s, task, fields
         return fields
 
     def keep(self, pids: Sequence[int]) -> None:

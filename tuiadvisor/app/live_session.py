@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 import orjson
 
 from tuiadvisor import log
+from tuiadvisor.app.nothing_recorded import remove_if_nothing
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
@@ -83,6 +84,8 @@ class Session:
         self.folder = Path(tempfile.mkdtemp(prefix=_own_prefix()))
         self._sockets = _place_for_sockets(self.folder)
         self.record = Path(record) if record else self.folder / "run.tuirec"
+        self.is_dropped = False  # nothing was recorded, and the file is gone
+        self._has_begun = False  # the file: whatever was there before would have been refused
         self._share = share
         self._terms = terms
         self._shared: list[Path] = []  # files that were written
@@ -102,15 +105,18 @@ class Session:
                 self.request(ProbeRequest(budget_ppm=terms.budget_ppm))
         except BaseException:
             self.close()
+            self.drop_if_nothing()
             raise
 
     def __enter__(self) -> Self:
         """Already started."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Leave without a trace."""
+    def __exit__(self, error_class: type[BaseException] | None, *_: object) -> None:
+        """Leave without a trace; what failed before anything was seen leaves no recording of nothing either."""
         self.close()
+        if error_class is not None:
+            self.drop_if_nothing()
 
     def forward(self, upper: Invitation) -> None:
         """Send what the agents say on to the hub above, too."""
@@ -164,6 +170,10 @@ class Session:
         for folder in {self.folder, self._sockets}:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def drop_if_nothing(self) -> None:
+        """After the end: remove a recording of nothing, which would only stand in the way of the next try."""
+        self.is_dropped = self.is_dropped or (self._has_begun and remove_if_nothing(self.record))
+
     def _start_hub(
         self, label: str, command: str, endpoint: str, keys: SessionKeys | None
     ) -> tuple[subprocess.Popen[bytes], str, str]:
@@ -201,6 +211,7 @@ class Session:
                 if said and is_mistake
                 else FailureError(said or "the hub did not start")
             )
+        self._has_begun = True
         endpoints = orjson.loads(line)
         if self._share and keys:
             url = reachable_url(self._share.address, int(endpoints["share"].rpartition(":")[2]))
@@ -212,6 +223,8 @@ class Session:
 
 class Visit:
     """A hub that others started: watched, never changed; a context manager like a session."""
+
+    is_dropped = False  # what it records is another's
 
     def __init__(self, invitation: Invitation) -> None:
         self._url = invitation.url

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause, rank_words
 from tuiadvisor.causes.facts import CROWDED_WAIT
-from tuiadvisor.causes.placement import MAX_SAID, at_lower_priority, num_cpus, packed
+from tuiadvisor.causes.placement import at_lower_priority, bound_words, packed
 from tuiadvisor.metrics.series.what_if import of_share
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     crowd = facts.crowd
     is_crowded = crowd is not None and crowd.is_crowded
     yields = is_crowded and crowd is not None and not crowd.is_limited  # a limit knows no priorities
-    together = packed(facts) if is_crowded else {}
+    together = packed(facts.placements, facts.cores_of_hosts) if is_crowded else {}
     lower = _lower(tuple(sorted(at_lower_priority(diagnosis, facts)))) if yields else ""
     return {
         "ready_per_core": crowd.ready_per_core if crowd else None,
@@ -34,7 +34,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "crowd_most_words": (
             f", {rank_words(diagnosis.lacking_ranks)} most" if diagnosis.lacking_ranks else lower
         )
-        + _bound(together),
+        + (f", and {bound_words(together)}" if together else ""),
         "ranks_bound": int(bool(together)),
         "throttled_share": crowd.throttled_share if crowd else None,
         "cpu_limit_share": crowd.limited_share if crowd and crowd.is_limited else None,
@@ -42,19 +42,6 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "cpu_limit_words": _cores(crowd.limit_cores) if crowd and crowd.limit_cores else "unknown",
         "cpu_limited": int(crowd is not None and crowd.is_limited),
     }
-
-
-def _bound(together: dict[tuple[int, ...], str]) -> str:
-    """Who is bound to what, of the first groups."""
-    said = [f"{rank_words(ranks)} {{}}to {_cpus(cpus)}" for ranks, cpus in together.items()][:MAX_SAID]
-    more = len(together) - len(said)
-    others = [f", and {each.format('')}" for each in said[1:]]
-    whole = [f", and {said[0].format('are bound ')}", *others] if said else []
-    return "".join(whole) + (f", and {more} more such groups" if more else "")
-
-
-def _cpus(told: str) -> str:
-    return f"CPU{'' if num_cpus(told) == 1 else 's'} {told}"
 
 
 def _lower(ranks: tuple[int, ...]) -> str:

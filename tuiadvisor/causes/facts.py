@@ -9,6 +9,8 @@ from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
@@ -171,7 +173,8 @@ class Facts:
     met_late: bool = (
         False  # it may have trained before it was watched: the first steps seen are not known to be its first
     )
-    cores_per_rank: float | None = None  # on the host that has fewest
+    cores_per_rank: float | None = None  # that it may use for each that shares them, where they are fewest
+    cores_of_hosts: Mapping[str, int] = field(default_factory=dict)
     crowd: Crowd | None = None
     on_device: bool = False  # the ranks compute on devices, and the host may run ahead of them
     filling: Filling | None = None  # the memory that is full first

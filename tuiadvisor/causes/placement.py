@@ -10,8 +10,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause, Measured, rank_words
+from tuiadvisor.views.placement import num_cpus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -164,33 +167,36 @@ def at_lower_priority(diagnosis: Diagnosis, facts: Facts) -> dict[int, Priority]
     return {rank: told for rank, told in facts.priorities.items() if rank not in late | held}
 
 
-def packed(facts: Facts) -> dict[tuple[int, ...], str]:
+def packed(
+    placements: Sequence[RankPlacement], cores_of_hosts: Mapping[str, int]
+) -> dict[tuple[int, ...], str]:
     """Ranks that may use the same CPUs and no others, fewer than they are, although their host has more; and which.
 
     Where it is not known how many a host has, of none: a small machine binds nobody.
     """
     together: dict[tuple[str, str], list[int]] = defaultdict(list)
-    on_host = Counter(one.host for one in facts.placements)
-    for one in facts.placements:
+    for one in placements:
         if one.cpus:
             together[one.host, one.cpus].append(one.rank)
-    most = {host: (facts.cores_per_rank or 0.0) * num for host, num in on_host.items()}
     return {
         tuple(sorted(ranks)): cpus
         for (host, cpus), ranks in together.items()
-        if 0 < num_cpus(cpus) < min(len(ranks), most[host])
+        if 0 < num_cpus(cpus) < min(len(ranks), cores_of_hosts.get(host, 0))
     }
 
 
-def num_cpus(told: str) -> int:
-    """How many a list of the kernel's has, as "0-31,64-95"; 0 where it is none."""
-    total = 0
-    for part in told.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
-            return 0
-        total += max(int(last or first) - int(first) + 1, 0)
-    return total
+def bound_words(together: Mapping[tuple[int, ...], str]) -> str:
+    """Who is bound to what, of the first groups: 'ranks 0 and 1 are bound to CPU 0, and ranks 2 and 3 to CPU 1'."""
+    said = [
+        f"{rank_words(ranks)} {'' if place else 'are bound '}to {_cpus(cpus)}"
+        for place, (ranks, cpus) in enumerate(list(together.items())[:MAX_SAID])
+    ]
+    more = len(together) - len(said)
+    return ", and ".join(said) + (f", and {more} more such groups" if more else "")
+
+
+def _cpus(told: str) -> str:
+    return f"CPU{'' if num_cpus(told) == 1 else 's'} {told}"
 
 
 def _yielding(diagnosis: Diagnosis, facts: Facts) -> Measured | None:

@@ -55,7 +55,7 @@ job num_ranks_missing count ranks of the job that were not seen
 job everybody text who all have in common what is told: "every rank", "the process" of a job of one
 job on_everybody text " on all ranks"; empty where there is one
 job all_at_once text ", on all ranks at once"; empty where there is one
-job cores_per_rank ratio processor cores for each rank, on the host that has fewest
+job cores_per_rank ratio processor cores that a rank may use for each of those that share them, where they are fewest
 job num_hosts count hosts of the ranks that were seen
 job steady_steps steps steady steps in the window
 job step_s s mean step of the window

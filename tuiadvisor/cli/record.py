@@ -13,6 +13,7 @@ from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.background import run_in_background
 from tuiadvisor.app.live_feed import LiveFeed, attach_phase
+from tuiadvisor.app.nothing_recorded import nothing_left
 from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks, why_nobody
 from tuiadvisor.app.stated import against_stated
 from tuiadvisor.app.survey import surveyed
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 ATTACH_PATIENCE_S: Final = (
     20.0  # a rank that waits to be attached to does not keep a recording going for ever
 )
+
+
+NOBODY_YET: Final = "no rank was attached to yet"
 
 
 EXIT_CODES: Final = (
@@ -104,23 +108,16 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
             feed.stop()
         error = session.agent_error()
     if feed.failure is not None:
+        session.drop_if_nothing()
         raise feed.failure
     # From the file, not from the feed, which was ended with frames still on their way: `diagnose` will say the same.
     view = surveyed(options.output).view
-    if error is not None:
-        is_empty = view is None or view.last_step is None
-        kept = (
-            f"{options.output} holds no step"
-            if is_empty
-            else f"what was recorded before is in {options.output}"
-        )
-        raise FailureError(f"{error} ({kept})")
-    unwatched = why_unwatched(view)
-    if unwatched is not None:
-        raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
-    stepless = why_stepless(view) or why_nobody(view, ended_alone=ended_alone)
-    if stepless is not None:
-        raise FailureError(f"{stepless} ({options.output} holds no step)")
+    session.drop_if_nothing()
+    why = error or why_unwatched(view) or why_stepless(view) or why_nobody(view, ended_alone=ended_alone)
+    if why is None and session.is_dropped:
+        why = NOBODY_YET
+    if why is not None:
+        raise FailureError(f"{why}; {_what_is_left(options.output, view, is_dropped=session.is_dropped)}")
     say(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")
     for line in left_out(view):
         say(line)
@@ -131,6 +128,14 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     for past in view.past if view is not None else ():
         say(f"over by now: {past.finding.title} ({past_facts(past)})")
     return 0
+
+
+def _what_is_left(output: str, view: RunView | None, *, is_dropped: bool) -> str:
+    if is_dropped:
+        return nothing_left(output)
+    if view is None or view.last_step is None:
+        return f"{output} holds no step"
+    return f"what was recorded before is in {output}"
 
 
 def _count(text: str) -> int:

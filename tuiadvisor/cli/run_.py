@@ -203,9 +203,10 @@ def _watch(
                 time.sleep(1.0)  # the last frames are still on their way
         finally:
             feed.stop()
+    session.drop_if_nothing()
     state = feed.latest()
     if feed.failure is not None:
         raise feed.failure
     if not has_screens and state.view is not None:
         print(plain_summary(state.view))
-    say_goodbye(state, record, with_verdict=has_screens)
+    say_goodbye(state, record, with_verdict=has_screens, is_dropped=session.is_dropped)

@@ -24,6 +24,7 @@ from tuiadvisor.text.terminal import shows_screens
 if TYPE_CHECKING:
     from tuiadvisor.app.desk import Desk
     from tuiadvisor.app.live_feed import LiveFeed
+    from tuiadvisor.app.live_session import Session, Visit
     from tuiadvisor.app.opening import OpeningDesk
 
 
@@ -93,14 +94,14 @@ def _watch_one(options: argparse.Namespace, *, leads_home: bool) -> tuple[bool, 
         elif not is_elsewhere(options):
             find_ranks()
         sizing = sizes_of(options)
-        shown: list[tuple[LiveFeed, Desk]] = []
+        shown: list[tuple[Session | Visit, LiveFeed, Desk]] = []
 
         def make(_opening: OpeningDesk) -> Desk:
-            _, feed = _watching().begin(options, stack, goes_on=True)
+            session, feed = _watching().begin(options, stack, goes_on=True)
             desk: Desk = _watching().Desk(
                 feed, ".", live_path=options.output or "", sizing=sizing, leads_home=leads_home, goes_on=True
             )
-            shown.append((feed, desk))
+            shown.append((session, feed, desk))
             return desk
 
         goes_back = show_opened(make, "live", "finding ranks")
@@ -110,9 +111,9 @@ def _watch_one(options: argparse.Namespace, *, leads_home: bool) -> tuple[bool, 
             print("letting go of the ranks ...", end=" ", file=sys.stderr, flush=True)
     if is_ours:
         say_on_stderr("done")
-    for feed, _ in shown:
-        _watching().take_leave(feed, options.output)
-    return goes_back, shown[0][1].chosen if shown else ()
+    for session, feed, _ in shown:
+        _watching().take_leave(feed, options.output, is_dropped=session.is_dropped)
+    return goes_back, shown[0][2].chosen if shown else ()
 
 
 def is_elsewhere(options: argparse.Namespace) -> bool:

@@ -15,6 +15,8 @@ from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.feed import READ_S
 from tuiadvisor.app.live_feed import ASIDE, HUB_LOST, RECORDING_ENDED, LiveFeed
+from tuiadvisor.app.live_session import Session
+from tuiadvisor.app.nothing_recorded import nothing_left
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.options.outlets import follow, outlets_of
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
-    from tuiadvisor.app.live_session import Session, Visit
+    from tuiadvisor.app.live_session import Visit
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.views.run_view import RunView
@@ -59,6 +61,8 @@ def begin(
     catalog()  # a wrong rule file is said before anything is put into a training
     outlets = stack.enter_context(outlets_of(options))
     session = open_target(options)
+    if isinstance(session, Session):
+        stack.callback(session.drop_if_nothing)  # once it has ended
     stack.enter_context(session)
     feed = LiveFeed(
         session.source(),
@@ -213,22 +217,29 @@ def _read_history(session: Session | Visit, feed: LiveFeed, patience_s: float) -
     line.end()
 
 
-def take_leave(feed: LiveFeed, output: str | None) -> None:
+def take_leave(feed: LiveFeed, output: str | None, *, is_dropped: bool = False) -> None:
     """What is left on the terminal when the screens are gone; a failure of the feed's thread comes out as itself."""
     if feed.failure is not None:
         raise feed.failure
-    say_goodbye(feed.latest(), output)
+    say_goodbye(feed.latest(), output, is_dropped=is_dropped)
     for answer in feed.answers:
         say(answer)
 
 
-def say_goodbye(state: FeedState | None, output: str | None, *, with_verdict: bool = True) -> None:
-    """What is left on the terminal: the verdict, where the recording lies, and where it ends if its hub was lost."""
+def say_goodbye(
+    state: FeedState | None, output: str | None, *, with_verdict: bool = True, is_dropped: bool = False
+) -> None:
+    """What is left on the terminal: the verdict, where the recording lies, and where it ends if its hub was lost.
+
+    is_dropped: as of the session.
+    """
     view = None if state is None else state.view
     is_of_run = state is not None and state.phase not in ASIDE
     if with_verdict and is_of_run and view is not None and view.decided.sentence:
         say(view.decided.sentence)
-    if output:
+    if output and is_dropped:
+        say(nothing_left(output))
+    elif output:
         ends = ""
         why = WHY_IT_ENDS.get("" if state is None else state.phase)
         if why is not None and not (view is not None and view.ended):

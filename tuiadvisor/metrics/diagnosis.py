@@ -180,12 +180,13 @@ class Diagnosis:
         return float(median(cycle_K)) >= LONG_STEP_S and (waits or self.is_stage_clear or clear)
 
     def last_s(self, num_steps: int) -> float | None:
-        """What so many more steps take, by the steady ones, else by those seen; None where none was."""
+        """What so many more steps take, by the steady ones, else by those seen whole; None where none was."""
+        whole_s_RK = np.where(self.table.is_whole_RK, self.table.step_s_RK, np.nan)
         if not num_steps:
-            return 0.0 if np.isfinite(self.table.step_s_RK).any() else None
+            return 0.0 if np.isfinite(whole_s_RK).any() else None
         # The first steps of a job take many times as long: they tell only while nothing else does.
         steady_K = self.steady_barrier.cycle_K
-        step_K = steady_K if np.isfinite(steady_K).any() else column_median(self.table.step_s_RK)
+        step_K = steady_K if np.isfinite(steady_K).any() else column_median(whole_s_RK)
         seen_K = step_K[np.isfinite(step_K)]
         return num_steps * float(median(seen_K)) if seen_K.size else None
 

@@ -210,6 +210,7 @@ def _rank(row: RankRow) -> Document:
         "pid": row.pid,
         "state": row.state,
         "state_detail": row.state_detail,
+        "not_compared": row.why_apart,
         "last_step": row.last_step,
         "step_s": row.step_s,
         "shares": row.shares,

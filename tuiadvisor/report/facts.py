@@ -111,7 +111,7 @@ def rank_rows(ranks: Sequence[RankRow]) -> list[tuple[str, ...]]:
         share, phase = max(
             ((value, name) for name, value in rank.shares.items() if value), default=(None, "")
         )
-        state = f"{rank.state}: {rank.state_detail}" if rank.state_detail else rank.state
+        state = f"{rank.state}: {rank.why_no_figures}" if rank.why_no_figures else rank.state
         rows.append(
             (
                 f"{'▶ ' if rank.is_culprit else ''}{rank.rank}",

@@ -39,7 +39,7 @@ MODES: Final[tuple[Mode, ...]] = ("weak", "strong")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """One run's steady step. Seconds, mean over ranks; they sum to step_s. None: not observed."""
+    """One run's step, with its pauses. Seconds, mean over ranks; they sum to step_s. None: not observed."""
 
     devices: int
     num_hosts: int
@@ -55,6 +55,7 @@ class Parts:
     fixed_s: float  # optimizer and everything else
     global_batch: float | None
     latency_s: float | None = None  # of the exchange, by nccl-tests on this machine; None: not measured
+    steps: str = ""  # of which step_s is
 
 
 @dataclass(frozen=True, slots=True)

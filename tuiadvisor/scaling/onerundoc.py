@@ -17,7 +17,7 @@ PARTS: Final = (
     ("hidden communication", "hidden_s"),
     ("waiting for stragglers", "skew_s"),
     ("waiting for data", "data_wait_s"),
-    ("optimizer and other", "fixed_s"),
+    ("optimizer, pauses and other", "fixed_s"),
 )
 
 
@@ -60,6 +60,7 @@ def one_run_text(name: str, found: OneRun) -> str:
     hosts = "1 host" if parts.num_hosts == 1 else f"{parts.num_hosts} hosts"
     lines = [
         f"{name}: one run, {sized(parts.devices)} on {hosts}, step {_ms(parts.step_s)}",
+        *([f"  of {parts.steps}"] if parts.steps else []),
         f"  {', '.join(told[:3])},",
         f"  {', '.join(told[3:])}",
         "",

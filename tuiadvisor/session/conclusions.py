@@ -21,8 +21,8 @@ from tuiadvisor.session.evidence import (
     late_parts,
     measured_parts,
     part_words,
-    parts_sum_s,
     share_of_step,
+    step_words,
 )
 from tuiadvisor.session.intent import PRESET
 from tuiadvisor.session.limits import amount
@@ -54,19 +54,11 @@ def _span(past: PastFinding) -> str:
     return f"step {' to '.join(steps)}" if steps else "an unknown step"
 
 
-def _step_words(run: Facts) -> str | None:
-    """The step that the parts below are of, and what hours are reckoned by where that is another: pauses and all."""
-    steady_s = parts_sum_s(run)
-    if run.step_s is None or steady_s is None or seconds(steady_s) == seconds(run.step_s):
-        return None if run.step_s is None else seconds(run.step_s)
-    return f"{seconds(steady_s)} steady, {seconds(run.step_s)} pauses included"
-
-
 def _p1(material: Material) -> list[Item]:
     run, item = material.run, material.item
     parts = largest_parts(run)
     items = [
-        item("step", _step_words(run), RECORD),
+        item("step", step_words(run), RECORD),
         item("parts of the step", ", ".join(part_words(part) for part in parts[:5]) or None, RECORD),
     ]
     items += [item("finding", finding.message) for finding in run.findings]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import decide, decided_limits, verified
 from tuiadvisor.session.dialogue import dialogue, first_change
-from tuiadvisor.session.evidence import Facts, facts
+from tuiadvisor.session.evidence import Facts, facts, holds_pauses, step_words
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.measured import measured_answers
@@ -237,7 +237,8 @@ def _tune_limits(material: Material, decision: Decision) -> list[str]:
 
 def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...], *, is_file: bool) -> Loop:
     run, prospect = material.run, material.case.prospect
-    step = "unknown" if run.step_s is None else seconds(run.step_s)
+    step = step_words(run) or "unknown"
+    and_pauses = ", pauses included" if holds_pauses(run) else ""
     hypothesis = "No change is proposed: this recording is the baseline of the regression check."
     change = "none"
     if decision.decision == "rescale" and decision.num_devices is not None:
@@ -251,13 +252,15 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
             f"Without what is found ({_title(run, prospect.finding)}) a step takes "
             f"{'at best ' if prospect.at_best else ''}"
             f"{seconds(run.step_s / max(prospect.expected, 1.0))}"
-            f" ({seconds(low)} to {seconds(high)})."
+            f" ({seconds(low)} to {seconds(high)}){and_pauses}."
         )
         change = first_change(material)
     elif decision.decision == "tune" and decision.missed is not None and material.case.unpriced is None:
         least = material.case.least
         at_best = "unknown" if run.step_s is None else seconds(run.step_s * least.share)
-        hypothesis = f"With all gone that is found ({least.named}) a step takes at best {at_best}."
+        hypothesis = (
+            f"With all gone that is found ({least.named}) a step takes at best {at_best}{and_pauses}."
+        )
         if least.finding is not None and least.finding.actions:
             change = least.finding.actions[0].text
     elif decision.decision == "tune" and material.case.unpriced is not None:

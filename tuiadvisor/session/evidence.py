@@ -278,6 +278,26 @@ def parts_sum_s(run: Facts) -> float | None:
     return sum(part for part in run.seconds.values() if part is not None) or run.step_s
 
 
+def holds_pauses(run: Facts) -> bool:
+    """Whether the step that hours are reckoned by is another than the steady one: with the pauses between steps."""
+    steady_s = parts_sum_s(run)
+    return run.step_s is not None and steady_s is not None and seconds(steady_s) != seconds(run.step_s)
+
+
+def step_words(run: Facts) -> str | None:
+    """The one place that says what a step takes: the steady one, which parts are of, and the one with pauses."""
+    if run.step_s is None:
+        return None
+    if not holds_pauses(run):
+        return seconds(run.step_s)
+    return f"{seconds(parts_sum_s(run) or 0.0)} steady, {seconds(run.step_s)} pauses included"
+
+
+def steps_of(run: Facts) -> str:
+    """Of which steps `Facts.step_s` is."""
+    return f"{run.window}, pauses included" if holds_pauses(run) else run.window
+
+
 def share_of_step(run: Facts, value_s: float | None) -> float | None:
     """A part of the step as a share of it: of the parts' sum, as the table of the step has it.
 

@@ -15,7 +15,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.columns import STEP
 from tuiadvisor.scaling.onerun import Parts
 from tuiadvisor.scaling.table import Row, Table, normal_layout, printable
-from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.evidence import facts, steps_of
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.views.devices import num_devices
 from tuiadvisor_rules.message import seconds
@@ -31,6 +31,7 @@ COMPUTE: Final = tuple(name for name in phases.of_kind("copy", "compute") if nam
 OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
 SMALL_BYTES: Final = 8 << 10  # up to here an all-reduce is latency alone
 LARGE_FAULT: Final = 0.1  # of the step: the curve would be drawn through a fault
+MOST_TOLD: Final = 8  # recordings of which a note says of which steps their figures are
 OF_SIZE: Final = {"comm_exposed"}  # what a finding may be about and yet be a matter of size
 
 
@@ -66,6 +67,8 @@ def table_of(runs: Sequence[Recorded]) -> Table:
     several = len(set(works)) > 1
     if any(not run.gradient_bytes for run, _ in usable):
         notes.append("the size of the gradients was not observed everywhere: taken as one training")
+    told_of = [f"{printable(run.name)}: {steps_of(known)}" for run, known in usable[:MOST_TOLD]]
+    notes.append(f"step_s is of {'; '.join(told_of)}{'; and more' if len(usable) > MOST_TOLD else ''}")
     layouts = [_layout(run.view) for run, _ in usable]
     rows = tuple(
         Row(
@@ -145,6 +148,7 @@ def _parts(view: RunView, known: Facts) -> Parts:
         # The rest, so that the parts are the step: optimizer, logging, Python, what no hook saw.
         fixed_s=max(step_s - compute - data_wait - transfer - skew, 0.0),
         global_batch=known.samples_per_step,
+        steps=steps_of(known),
     )
 
 

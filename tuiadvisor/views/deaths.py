@@ -38,7 +38,17 @@ def deaths_of(view: RunView) -> Deaths | None:
     died = [row for row in view.ranks if _has_died(row)]
     if not died:
         return None
-    first = min(died, key=lambda row: (_was_asked(row), row.state != "killed", row.rank))
+    # As the verdict orders them: who was seen to be killed by a signal, then who is gone, then an error of its own.
+    first = min(
+        died,
+        key=lambda row: (
+            _was_asked(row),
+            row.state != "killed",
+            not row.state_detail.startswith("killed"),
+            row.ended_at,
+            row.rank,
+        ),
+    )
     more = len(died) - 1
     others = f"; {more:,} more rank{'s' if more > 1 else ''} ended with it" if more else ""
     return Deaths(first.rank, f"{first.state_detail or first.state}{others}", _was_asked(first))

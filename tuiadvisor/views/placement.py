@@ -49,3 +49,14 @@ class RankPlacement:
     multiprocessors: int | None = None  # of its device that it may use: fewer under CUDA MPS
     num_on_device: int | None = None  # ranks of this job that compute on its device, this one included
     why: str = ""
+
+
+def num_cpus(told: str) -> int:
+    """How many a list of the kernel's has, as "0-31,64-95"; 0 where it is none."""
+    total = 0
+    for part in told.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            return 0
+        total += max(int(last or first) - int(first) + 1, 0)
+    return total

@@ -263,7 +263,22 @@ class RankRow:
         None  # its work between barriers beyond the typical rank's, mean a step; < 0: ahead
     )
     caused_each_s: float | None = None  # `caused_wait_s`, mean over the others: never more than the step
-    is_apart: bool = False  # it makes steps, which could not be compared with the others'
+    ended_at: int = 0  # grows in the order in which ranks were seen to end; 0 while it has not
+    why_apart: str = ""  # it makes steps, which could not be compared with the others'
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it makes steps of which there are no figures."""
+        return bool(self.why_apart)
+
+    @property
+    def why_no_figures(self) -> str:
+        """What stands in place of its figures: why it was not compared, what became of it; empty where neither is told.
+
+        How it was ended or refused comes first; that its probe has left, or that it is over, its state says alone.
+        """
+        said = (self.state_detail, self.why_apart)
+        return "; ".join(filter(None, said if self.state in {"killed", "refused"} else reversed(said)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.assemble.rank_rows import NOT_COMPARED
 from tuiadvisor.advisor.cluster.ends import counted, failures
 from tuiadvisor.advisor.cluster.membership import ENDED, GONE, STEPLESS, Roster
 from tuiadvisor.advisor.judge.imports import OF_DUMPS, is_part, may_be_apart
@@ -421,9 +422,7 @@ def losses(
         host = roster.agents[source].host
         notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))
     for rank, why in list(store.not_compared(min_rows=8).items())[:4]:
-        notes.append(
-            f"rank {rank} is {IN_PART if rank in compared else f'not compared with the others: {why}'}"
-        )
+        notes.append(f"rank {rank} is {IN_PART if rank in compared else f'{NOT_COMPARED}: {why}'}")
     if store.num_bad_rows:
         notes.append(f"{store.num_bad_rows} step records contradicted themselves and were left out")
     if roster.num_not_recorded:

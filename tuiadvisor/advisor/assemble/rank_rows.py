@@ -21,7 +21,7 @@ from tuiadvisor.views.run_view import RankRow
 from tuiadvisor.views.step_map import UNKNOWN_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import DeviceView
     from tuiadvisor.views.shares import Shares
 
-NOT_COMPARED: Final = "its steps could not be compared with the others'"
+NOT_COMPARED: Final = "not compared with the others"
+PASSES: Final = "micro_steps"  # as the probes tell them of each rank's model
 MAX_LATENESS_STEPS: Final = 120
 WAITS: Final = phases.of_kind("input", "sync", "idle")
 # Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
@@ -117,14 +118,25 @@ def rank_rows(
     return tuple(row if len(row.lateness_levels) == width else _padded(row, width) for row in rows)
 
 
-def with_apart(rows: tuple[RankRow, ...], apart: Collection[int]) -> tuple[RankRow, ...]:
-    """The rows of ranks that make steps which could not be compared with the others' say that."""
+def with_apart(
+    rows: tuple[RankRow, ...], apart: Mapping[int, str], facts: Mapping[int, RankFacts]
+) -> tuple[RankRow, ...]:
+    """The rows of ranks that make steps which could not be compared with the others' say that. apart: why, by rank."""
     return tuple(
-        replace(row, is_apart=True, state_detail=row.state_detail or NOT_COMPARED)
+        replace(row, why_apart=_why_apart(apart[row.rank], row.rank, facts))
         if row.rank in apart and row.step_s is None
         else row
         for row in rows
     )
+
+
+def _why_apart(why: str, rank: int, facts: Mapping[int, RankFacts]) -> str:
+    passes = {other: fact.model.get(PASSES) for other, fact in facts.items() if fact.model.get(PASSES)}
+    usual = Counter(number for other, number in passes.items() if other != rank).most_common(1)
+    said = f"{NOT_COMPARED}: {why}" if why else NOT_COMPARED
+    if usual and rank in passes and passes[rank] != usual[0][0]:
+        said += f"; its steps hold {passes[rank]} backward passes, the others' {usual[0][0]}"
+    return said
 
 
 def with_devices(rows: tuple[RankRow, ...], devices: Mapping[int, DeviceView]) -> tuple[RankRow, ...]:
@@ -265,6 +277,7 @@ def _row(
         pid=facts.pid if facts else None,
         state=facts.state if facts else "live",
         state_detail=(facts.told or facts.no_step) if facts else "",
+        ended_at=facts.ended_at if facts else 0,
         now=_now(facts) if with_now else "",
         so_far=_so_far(facts) if with_now else (),
         last_step=last_step,

@@ -37,7 +37,7 @@ def deaths(ranks: Collection[RankFacts]) -> tuple[str, ...]:
     first_error = min((fact.ended_at for fact in failed), default=0)
     before = [fact for fact in gone if 0 < fact.ended_at < first_error]
     told = (signalled, before, failed, [fact for fact in gone if fact not in before], asked)
-    return tuple(f"rank {fact.rank} {how_ended(fact)}" for group in told for fact in _by_rank(group))
+    return tuple(f"rank {fact.rank} {how_ended(fact)}" for group in told for fact in _in_order(group))
 
 
 def vanished(fact: RankFacts) -> bool:
@@ -62,7 +62,8 @@ def failures(ranks: Collection[RankFacts]) -> list[RankFacts]:
 def counted(ranks: Collection[RankFacts]) -> str:
     """How many a signal ended, of how many: "1 of 4 killed, 3 by SIGTERM, ..."; whoever was asked to end by which.
 
-    "" where no signal ended any; an error of their own is counted behind the signals.
+    "" where no signal ended any; an error of their own is counted behind the signals. Of several that were killed, who
+    was seen to end before all others: a launcher may end these for its sake by the same signal.
     """
     killed = [fact for fact in ranks if fact.state == "killed"]
     kinds = [next((name for name in ASKED_TO_END if name in fact.detail), "") for fact in killed]
@@ -72,6 +73,8 @@ def counted(ranks: Collection[RankFacts]) -> str:
     if parts:
         first, _, how = parts[0].partition(" ")
         parts[0] = f"{first} of {len(ranks)} {how}"
+        if how == "killed" and (one := _first_of(killed)) is not None and int(first) > 1:
+            parts[0] += f" (rank {one.rank} first)"
         parts += [f"{num_failed} by an error"] if num_failed else []
     return ", ".join(parts)
 
@@ -84,5 +87,14 @@ def in_short(died: tuple[str, ...]) -> str:
     return died[0] + (f" ({more} more {'rank' if more == 1 else 'ranks'} ended with it)" if more else "")
 
 
-def _by_rank(facts: list[RankFacts]) -> list[RankFacts]:
-    return sorted(facts, key=lambda fact: fact.rank)
+def _first_of(killed: list[RankFacts]) -> RankFacts | None:
+    """Who ended first; None where one frame told of several, or frames of several agents, whose order says nothing."""
+    if len(killed) < 2 or len({fact.source for fact in killed}) > 1:
+        return None
+    first, second = _in_order(killed)[:2]
+    return first if 0 < first.ended_at < second.ended_at else None
+
+
+def _in_order(facts: list[RankFacts]) -> list[RankFacts]:
+    """As they were seen to end, by rank where that was told at once."""
+    return sorted(facts, key=lambda fact: (fact.ended_at, fact.rank))

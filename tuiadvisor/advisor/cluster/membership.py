@@ -6,6 +6,7 @@ Time is the frames' own: the reader's clock is never asked.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +35,7 @@ from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.advisor.cluster.unwatched import is_held_up, left_out, unplaced, why_stepless
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
+from tuiadvisor.views.placement import num_cpus
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Crowd
@@ -419,18 +421,28 @@ class Roster:
         """Hosts that ranks were seen on."""
         return {facts.host for facts in self.ranks.values()}
 
-    def cores_per_rank(self) -> float | None:
-        """Cores for each rank on the most crowded host; None while a host does not say."""
-        num_ranks: dict[str, int] = {}
-        for fact in self.ranks.values():
-            num_ranks[fact.host] = num_ranks.get(fact.host, 0) + 1
-        shares = []
-        for host, num in num_ranks.items():
+    def cores_of_hosts(self) -> dict[str, int] | None:
+        """Cores of each host of the ranks; None while one does not say."""
+        cores: dict[str, int] = {}
+        for host in self.hosts_of_ranks():
             row = self.hosts.get(host)
             if row is None or row.num_cpus is None:
                 return None
-            shares.append(row.num_cpus / num)
-        return min(shares, default=None)
+            cores[host] = row.num_cpus
+        return cores
+
+    def cores_per_rank(self) -> float | None:
+        """Cores that a rank may use for each that shares them, where they are fewest; None while a host does not say.
+
+        Ranks that are bound to the same CPUs share these and no others, however many the host has.
+        """
+        cores = self.cores_of_hosts()
+        if not cores:
+            return None
+        on_host = Counter(fact.host for fact in self.ranks.values())
+        bound = Counter((fact.host, self.placements.cpus_of(fact.rank) or "") for fact in self.ranks.values())
+        shares = [num_cpus(cpus) / num for (_, cpus), num in bound.items() if num_cpus(cpus)]
+        return min([*shares, *(cores[host] / num for host, num in on_host.items())])
 
     def crowd(self, diagnosis: Diagnosis) -> Crowd:
         """How crowded the hosts of these ranks were over the window."""

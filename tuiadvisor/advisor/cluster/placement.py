@@ -72,6 +72,11 @@ class Placements:
             if rank is not None and rank < MAX_RANKS and "cpu_nodes" in entry:
                 self._ranks[rank] = entry
 
+    def cpus_of(self, rank: int) -> str | None:
+        """The CPUs that it is allowed, as the kernel's list; None where it was not told."""
+        told = self._ranks.get(rank)
+        return text(told, "cpus_allowed") if told else None
+
     def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankPlacement, ...]:
         """Of each rank (number, host, its device or "")."""
         places = list(ranks)

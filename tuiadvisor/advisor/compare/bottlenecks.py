@@ -24,44 +24,63 @@ TWO_MODELS: Final = "Two models"
 NOT_COMPARED: Final = "Not compared"
 STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a success worth its name
 
+_STILL_THERE: Final[dict[FindingState, FindingState]] = {"new": "uncovered", "resolved": "hidden"}
+
 
 def finding_changes(before: RunView, after: RunView, *, apart: str = "") -> tuple[FindingChange, ...]:
     """Every finding above info of either run, largest loss first. apart: as of `bottleneck`."""
     old, new = _by_kind(before), _by_kind(after)
-    noted = {(found.id, found.phase or "") for found in before.findings}
+    remarks = _by_kind(before, of_remarks=True), _by_kind(after, of_remarks=True)
     changes = []
     for key in sorted(set(old) | set(new)):
         first, second = old.get(key), new.get(key)
+        if apart:
+            changes.append(_change(first, second, _whose(first, second)))
+            continue
+        noted = first or remarks[0].get(key), second or remarks[1].get(key)
         known = first or second
         assert known is not None  # noqa: S101  # the key came from one of the two
-        amounts = _amount(known, before), _amount(known, after)
-        state = _whose(first, second) if apart else _state(first, second, *amounts)
-        if state == "new" and key in noted:
-            state = "uncovered"  # the first run says so itself, if only as a remark
-        changes.append(_change(first, second, state))
+        amounts = _amount(known, noted[0], before), _amount(known, noted[1], after)
+        state = _state(first, second, *amounts)
+        # Where no number says how much of it is in the other run, that this says so itself, if only as a remark, does.
+        if None in amounts and None not in noted:
+            state = _STILL_THERE.get(state, state)
+        changes.append(_change(first, second, state, noted))
     changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
     return tuple(changes)
 
 
-def _by_kind(view: RunView) -> dict[tuple[str, str], Finding]:
-    """Findings above info by id and phase, the costliest of each: one of another rank is the same kind of trouble."""
+def _by_kind(view: RunView, *, of_remarks: bool = False) -> dict[tuple[str, str], Finding]:
+    """Findings above info by id and phase, the costliest of each: one of another rank is the same kind of trouble.
+
+    of_remarks: those of info instead.
+    """
     result: dict[tuple[str, str], Finding] = {}
     for finding in view.findings:
-        if finding.severity != "info":
+        if (finding.severity == "info") == of_remarks:
             result.setdefault((finding.id, finding.phase or ""), finding)
     return result
 
 
-def _amount(finding: Finding, view: RunView) -> float | None:
+def _amount(finding: Finding, noted: Finding | None, view: RunView) -> float | None:
     """Seconds a step of what the finding is about, whether or not the view found it worth a finding.
 
-    None where that was not observed, or where no single number stands for it.
+    noted: what the view itself says of it, if only as a remark. None where that was not observed, or where no single
+    number stands for it.
     """
     cause = cause_of(finding.id)
-    return cause.amount(finding, view) if cause is not None else None
+    found = cause.amount(finding, view) if cause is not None else None
+    return noted.loss_s_per_step if found is None and noted is not None else found
 
 
-def _change(before: Finding | None, after: Finding | None, state: FindingState) -> FindingChange:
+def _change(
+    before: Finding | None,
+    after: Finding | None,
+    state: FindingState,
+    noted: tuple[Finding | None, Finding | None] = (None, None),
+) -> FindingChange:
+    """noted: the same, or remarks, which cost something as well."""
+    first, second = before or noted[0], after or noted[1]
     shown = after or before
     assert shown is not None  # noqa: S101  # the key came from one of the two
     return FindingChange(
@@ -69,10 +88,10 @@ def _change(before: Finding | None, after: Finding | None, state: FindingState) 
         title=shown.title,
         state=state,
         phase=shown.phase,
-        ranks_before=before.ranks if before else (),
-        ranks_after=after.ranks if after else (),
-        loss_before_s=before.loss_s_per_step if before else None,
-        loss_after_s=after.loss_s_per_step if after else None,
+        ranks_before=first.ranks if first else (),
+        ranks_after=second.ranks if second else (),
+        loss_before_s=first.loss_s_per_step if first else None,
+        loss_after_s=second.loss_s_per_step if second else None,
     )
 
 

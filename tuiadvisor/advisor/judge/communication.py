@@ -196,9 +196,10 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
     rate = f"{view.num_bytes / 1e6:.3g} MB takes {seconds(view.transfer_s)} at {view.rate_bytes_s / 1e9:.3g} GB/s"
     some = f"{seconds(view.hideable_s)} at most" if view.hideable_s else "nothing"
     # Their transfer beyond backward: exposed, but without waiting for the last rank, and not that of all steps.
-    most = f"transfer outlasts backward by {seconds(view.exposed_s)}; order and size of buckets could hide {some}"
+    beyond = f"transfer outlasts backward by {seconds(view.exposed_s)} in the mean"
+    most = f"{beyond}; order and size of buckets could hide {some}"
     return (
-        f"{begin}; moving all {rate}{much}.",
+        f"{begin}; moving all {rate} in the median step{much}.",
         f"In {view.num_steps} steps seen in detail {most}.",
         _lever_words(view),
     )

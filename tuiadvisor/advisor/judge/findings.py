@@ -34,6 +34,8 @@ _ON_HOST: Final = "  # on HOST"
 # What only asks or changes processes of a job that runs.
 _ASKS_THE_JOB: Final = re.compile(r"\btuiadvisor (stacks|watch|capture)\b|\bkill -CONT\b")
 _LOOKS_AT_IT: Final = re.compile(r"\b(PID|py-spy|pidstat|mpstat|iostat)\b")
+# Of no minimal installation: which package has them, as the distributions all call it.
+_PACKAGES: Final = ((re.compile(r"\b(pidstat|mpstat|iostat)\b"), "sysstat"),)
 _ASKS_GPU: Final = re.compile(r"\b(nvidia-smi|nsys|ncu|dcgmi|all_reduce_perf)\b")
 SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
 
@@ -83,8 +85,10 @@ def with_process(
     def fill(text: str) -> str:
         filled = _filled(text, rank, pid)
         if _ON_HOST in filled:
-            return filled.replace(_ON_HOST, where)
-        return filled + where if _PID.search(text) and pid is not None else filled
+            filled = filled.replace(_ON_HOST, where)
+        elif _PID.search(text) and pid is not None:
+            filled += where
+        return _with_package(filled)
 
     def applies(text: str) -> bool:
         if is_over and _ASKS_THE_JOB.search(text):
@@ -111,6 +115,14 @@ def _first(finding: Finding, pids: _Pids) -> tuple[int | None, int | None, str]:
     """(rank, process id, host) that commands of a finding are for: its first rank, or the first there is."""
     rank = next(iter(finding.ranks), next(iter(sorted(pids)), None))
     return (None, None, "") if rank is None else (rank, *pids.get(rank, (None, "")))
+
+
+def _with_package(text: str) -> str:
+    """The command with the package of its program, behind what it is followed by."""
+    for program, package in _PACKAGES:
+        if program.search(text):
+            return f"{text}{',' if '  # ' in text else '  #'} package {package}"
+    return text
 
 
 def _filled(text: str, rank: int | None, pid: int | None) -> str:

@@ -152,7 +152,7 @@ def _from_the_start(roster: Roster) -> NoStep | None:
 
 
 def _typical_step_s(table: StepTable) -> float | None:
-    known = table.step_s_RK[np.isfinite(table.step_s_RK)]
+    known = table.step_s_RK[table.is_whole_RK]
     return float(np.median(known)) if known.size else None
 
 

@@ -228,6 +228,16 @@ def _undecided(why: str) -> Verdict:
     return Verdict(None, f"{NOT_DECIDED}: {why}.", None, None, None, None, why, "")
 
 
+def with_bound_ranks(found: Verdict, bound: str) -> Verdict:
+    """Not kept, where ranks share fewer CPUs than they are and nobody has counted what that costs them.
+
+    bound: who is bound to what; empty where nobody is. A short run is over before the kernel's counts tell.
+    """
+    if found.decision != "keep" or not bound:
+        return found
+    return _undecided(f"{bound}, and how long they wait for a core was not counted over these steps")
+
+
 def not_yet(
     num_missing_steps: int,
     any_steps: bool,

@@ -13,6 +13,7 @@ import numpy as np
 from tuiadvisor.advisor.steps.tracks import NONE
 from tuiadvisor.metrics.steps.step_alignment import (
     MIN_MATCHES,
+    NOT_YET,
     RankBlock,
     RankSteps,
     align,
@@ -33,7 +34,6 @@ MAX_ALIGN_STEPS: Final = 256
 CONFIRM_STEPS: Final = 64
 MAX_REFERENCES: Final = 3
 NUM_ROWS_BEFORE_OWN_AXIS: Final = 8
-NOT_YET: Final = "not enough steps yet"
 
 
 class Alignments:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
-from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
+from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
 from tuiadvisor.metrics.steps.step_alignment import RankSteps
 from tuiadvisor.metrics.steps.step_table import consecutive
 
@@ -31,6 +31,12 @@ KEPT: Final = tuple(
     and name != "other_ns"  # what is left of a step: a table makes it anew
 )
 COLUMN: Final = {name: index for index, name in enumerate(KEPT)}
+
+
+def whole_ns(durations_ns: Ints, flags: Ints) -> Ints:
+    """How long steps took; UNKNOWN of those that were caught in the middle, whose beginning nobody saw."""
+    is_partial = (flags != UNKNOWN) & ((flags & int(StepFlag.FIRST)) != 0)
+    return np.where(is_partial, UNKNOWN, durations_ns) if is_partial.any() else durations_ns
 
 
 class RecentSteps:
@@ -125,9 +131,9 @@ class RecentSteps:
         self._steps[rows] = UNKNOWN
 
     def durations_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """(row, step, duration in ns) of everything held of these rows, row after row in order of steps."""
-        row, step, (begin, end) = self.all_of(rows, ("begin_ns", "end_ns"))
-        return row, step, end - begin
+        """(row, step, `whole_ns`) of everything held of these rows, row after row in order of steps."""
+        row, step, (begin, end, flags) = self.all_of(rows, ("begin_ns", "end_ns", "flags"))
+        return row, step, whole_ns(end - begin, flags)
 
     def all_of(self, rows: Ints, names: Sequence[str]) -> tuple[Ints, Ints, Ints]:
         """(row, step, columns: names x as many) of everything held of these rows, row after row in order of steps."""

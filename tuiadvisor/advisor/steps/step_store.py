@@ -16,7 +16,7 @@ import numpy as np
 from tuiadvisor.advisor.steps.alignment import Alignments
 from tuiadvisor.advisor.steps.course import COURSE_RANKS, PARTS, UNLIKE
 from tuiadvisor.advisor.steps.next_steps import MAX_LEAP_STEPS, Batch
-from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps
+from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps, whole_ns
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS, NONE, RankTracks
 from tuiadvisor.events import UNKNOWN
 from tuiadvisor.metrics.steps.step_alignment import (
@@ -129,7 +129,7 @@ class StepStore:
         tracks = self.tracks
         run_row, size = batch.run_row[runs], batch.run_size[runs]
         row, step = np.repeat(run_row, size), batch.step[rows]
-        duration = batch.end[rows] - batch.begin[rows]
+        duration = whole_ns(batch.end[rows] - batch.begin[rows], batch.table[_FLAGS, rows])
         early = np.flatnonzero(step < EARLY_STEPS)
         early = early[tracks.restarted[row[early]] == 0]
         self._early[row[early], step[early]] = duration[early]
@@ -223,8 +223,9 @@ class StepStore:
         touched = rows[here[last]]
         num_records = np.diff(np.flatnonzero(np.concatenate(([True], last))))
         newest = np.repeat(step_of[here[last]], num_records)
+        durations = whole_ns(end_of - records.begin, records.table[_FLAGS])
         early = here[(step_of[here] < EARLY_STEPS) & (tracks.restarted[rows[here]] == 0)]
-        self._early[rows[early], step_of[early]] = end_of[early] - records.begin[early]
+        self._early[rows[early], step_of[early]] = durations[early]
         recent = here[step_of[here] > newest - self.capacity]
         row, step = rows[recent], step_of[recent]
         new = ~self.recent.holds(row, step)
@@ -236,8 +237,7 @@ class StepStore:
         tracks.last_tick[touched] = self._tick
         known = new & (tracks.offset[row] != NONE)
         if known.any():
-            durations = end_of[recent[known]] - records.begin[recent[known]]
-            self._aligned.append((step[known] + tracks.offset[row[known]], durations))
+            self._aligned.append((step[known] + tracks.offset[row[known]], durations[recent[known]]))
             known &= row < COURSE_RANKS
             self._note_parts(records.table[:, recent], step + tracks.offset[row], known)
         return np.asarray(touched)
@@ -267,7 +267,7 @@ class StepStore:
         return taken
 
     def take_aligned(self) -> list[tuple[Ints, Ints]]:
-        """(job steps, durations in ns) that arrived or were aligned since the last call."""
+        """(job steps, durations in ns, as of `whole_ns`) that arrived or were aligned since the last call."""
         taken, self._aligned = self._aligned, []
         return taken
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.events import UNKNOWN
 from tuiadvisor.views.run_view import Trend
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ class TrendHistory:
         self._counts = np.zeros(NUM_BUCKETS, dtype=np.int64)
 
     def add(self, job_steps: Ints, durations_ns: Ints) -> None:
-        """Steps of any ranks, in any order; steps before the first one ever added are left out."""
+        """Steps of any ranks, in any order; steps before the first one ever added are left out.
+
+        One whose duration is UNKNOWN has its place and no length: the run begins with it.
+        """
         if job_steps.size == 0:
             return
         if self.first_step is None:
             self.first_step = int(job_steps[0])
         relative = job_steps - self.first_step
-        known = (relative >= 0) & (relative < MAX_STEP)
+        known = (relative >= 0) & (relative < MAX_STEP) & (durations_ns != UNKNOWN)
         relative, durations_ns = relative[known], durations_ns[known]
         if relative.size == 0:
             return
@@ -89,7 +93,7 @@ def of_steps(table: StepTable, steps: tuple[int, int], marks: tuple[tuple[int, s
     """The steps of a table within these bounds, on the clock of the table."""
     history = TrendHistory()
     history.first_step = steps[0]
-    rank, column = np.nonzero(np.isfinite(table.step_s_RK))
+    rank, column = np.nonzero(table.is_whole_RK)
     job_steps = table.steps_of(column)
     inside = (job_steps >= steps[0]) & (job_steps <= steps[1])
     seconds = table.step_s_RK[rank[inside], column[inside]]
@@ -110,7 +114,7 @@ def of_devices(
     measured = TrendHistory()
     if history.first_step is not None:
         measured.first_step = history.first_step - axis_shift
-    rank, column = np.nonzero(np.isfinite(timed.step_s_RK))
+    rank, column = np.nonzero(timed.is_whole_RK)
     order = np.argsort(column, kind="stable")
     steps = timed.steps_of(column[order])
     measured.add(steps, np.rint(timed.step_s_RK[rank[order], column[order]] * NS).astype(np.int64))

@@ -24,6 +24,9 @@ MIN_LENGTHS: Final = 8  # steps, whose lengths can be like others only by belong
 MAX_UNLIKE: Final = 0.7  # of the lengths' own spread; of steps that do not belong together it is 1.4
 NEAR_SHARE: Final = 0.35  # two ends within this share of a step are the same step
 
+NOT_YET: Final = "not enough steps yet"
+NOTHING_COMMON: Final = "no common sequence numbers and no steps that end together with other ranks"
+
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
@@ -199,7 +202,8 @@ def align(
     by_seq = offset_by_sequence(reference, rank)
     if runs_ahead:
         same_clock, clock_shift_ns = same_clock and by_seq is None, None
-    by_clock, why = None, "no common sequence numbers and no steps that end together with other ranks"
+    is_too_soon = min(reference.step.size, rank.step.size) < MIN_MATCHES
+    by_clock, why = None, NOT_YET if is_too_soon else NOTHING_COMMON
     if same_clock and not _overlap(reference, rank):
         return Alignment(None, "", "it has no steps at the same time as other ranks")
     if same_clock:

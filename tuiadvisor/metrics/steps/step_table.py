@@ -87,11 +87,14 @@ class StepTable:
         return np.asarray(self.origin_ns_R + (ends_s_R * 1e9).astype(np.int64))
 
     @property
+    def is_whole_RK(self) -> Bools:
+        """Steps that were seen from their beginning to their end: a first one was caught in the middle."""
+        return np.asarray(np.isfinite(self.step_s_RK) & ~self.flagged_RK(StepFlag.FIRST))
+
+    @property
     def whole_steps_span_s(self) -> float:
         """From the beginning of the first step that was seen whole to the newest step's end; 0 without such a step."""
-        is_whole_RK = (
-            np.isfinite(self.begin_s_RK) & np.isfinite(self.end_s_RK) & ~self.flagged_RK(StepFlag.FIRST)
-        )
+        is_whole_RK = self.is_whole_RK
         begins_s_R = np.min(np.where(is_whole_RK, self.begin_s_RK, np.inf), axis=1, initial=np.inf)
         ends_s_R = np.max(np.where(is_whole_RK, self.end_s_RK, -np.inf), axis=1, initial=-np.inf)
         return max(float(np.max(ends_s_R - begins_s_R, initial=0.0)), 0.0)

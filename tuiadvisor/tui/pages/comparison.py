@@ -391,7 +391,7 @@ def _quantiles(side: DistributionSide) -> str:
 def _phase_block(comparison: Comparison, width: int, *, lead: bool = True) -> list[Line]:
     if not comparison.phases:
         return []
-    head = rule("phases", width, "mean over ranks; * beyond noise")
+    head = rule("phases", width, "mean over ranks, of all steady steps; * beyond noise")
     return [*([BLANK] if lead else []), head, *_phases(comparison)]
 
 
@@ -434,7 +434,7 @@ def _sides(comparison: Comparison, room: int) -> list[Line]:
     before, after = comparison.before, comparison.after
     rows = [
         ("", "before", "after"),
-        ("mean steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
+        ("mean, all steady", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
         ("95th percentile", text_of.seconds(before.p95_s), text_of.seconds(after.p95_s)),
         ("pauses included", text_of.seconds(before.every_step_s), text_of.seconds(after.every_step_s)),
         *_as_judged(before, after),
@@ -530,7 +530,8 @@ def _phase(entry: PhaseChange) -> Line:
 def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = _costs(entry.loss_before_s, entry.loss_after_s)
     is_priced = entry.loss_before_s is not None or entry.loss_after_s is not None
-    note = {"hidden": "most of it is still there", "uncovered": "it was there before"}.get(entry.state)
+    left = "most of it is still there" if is_priced else "it is still there"
+    note = {"hidden": left, "uncovered": "it was there before"}.get(entry.state)
     ranks = entry.ranks_after or entry.ranks_before
     whose = (
         text_of.ranks(ranks) if ranks and not is_priced and "rank" not in entry.title.lower().split() else ""

@@ -182,7 +182,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
     place = f"{host} · local rank {local_rank} · pid {rank.pid or text_of.UNKNOWN}"
     rows = [
         line((f"rank {rank.rank}", "strong"), "  ", (glyph, role), ("  " + place, "dim")),
-        *(line((text, role)) for text in wrap(rank.state_detail, width)),
+        *(line((text, role)) for text in wrap(rank.why_no_figures, width)),
         *([line(("now in ", "dim"), text_of.activity(rank.now))] if rank.now else []),
         *([line(("its step so far ", "dim"), text_of.so_far(rank.so_far))] if rank.so_far else []),
         *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],

@@ -164,7 +164,7 @@ def _rank(rank: RankRow, host: int, width: int) -> list[Line]:
     )
     finished = rank.state == "exited" and rank.step_s is not None
     if not finished and (rank.state in GONE or rank.step_s is None):
-        why = wrap(rank.state_detail or "no step seen", width - len(lead) - 2)
+        why = wrap(rank.why_no_figures or "no step seen", width - len(lead) - 2)
         return [line(" " * len(lead) if index else lead, "  ", text) for index, text in enumerate(why)]
     figures = [fit(rank_row.figure_text(rank, name), 9, "right") for name in rank_row.FIGURES]
     known = [(value, phase) for phase, value in rank.shares.items() if value]

@@ -206,4 +206,4 @@ def passes(rank: RankRow, wanted: str) -> bool:
         return int(first) <= rank.rank <= int(last)
     said = "culprit" if rank.is_culprit else ""
     said += " outlier" if stands_out(rank) else ""
-    return wanted in f"{rank.host} {rank.state} {rank.state_detail} {said}".lower()
+    return wanted in f"{rank.host} {rank.state} {rank.why_no_figures} {said}".lower()

@@ -155,9 +155,10 @@ def rank_line(rank: RankRow, columns: Columns, heat_first_step: int | None, left
     ]
     target = ("rank", str(rank.rank))
     finished = rank.state == "exited" and rank.step_s is not None
-    if not finished and (rank.state in GONE or (rank.state != "live" and rank.step_s is None)):
+    is_without = rank.step_s is None and (rank.state != "live" or rank.is_apart)
+    if not finished and (rank.state in GONE or is_without):
         room = _tail_width(columns)
-        why = rank.state_detail or ("no reason given" if rank.state in GONE else "no step seen yet")
+        why = rank.why_no_figures or ("no reason given" if rank.state in GONE else "no step seen yet")
         return _joined([*fields, ((fit(why, room), role if rank.state in GONE else "dim"),)], target)
     fields += _measured(rank, columns, heat_first_step, left_step, is_loud=rank.is_culprit)
     if columns.now:
