@@ -407,6 +407,16 @@ def test_ranks_that_see_one_batch_do_not_count_it_twice() -> None:
     assert with_work(given, stack, found, 8) == given
 
 
+def test_stages_of_a_pipeline_share_a_batch_without_a_mesh_too() -> None:
+    """The last stage loads the targets of what the first one loads: 2 stages were told twice the samples a second."""
+    floats = replace(dense(10**9, 24, 2048), facts={"class": "Part", "stages": 2, "input": "16x256"})
+    step = with_work(stepped(throughput_samples_s=2560.0), floats, assess(floats, WORK, NOTHING_GIVEN), 2, 2)
+    assert step.throughput_samples_s == 1280.0
+    named = replace(floats, facts={**floats.facts, "mesh": "dp=2 pp=2"})  # the mesh names them: not twice
+    step = with_work(stepped(throughput_samples_s=2560.0), named, assess(named, WORK, NOTHING_GIVEN), 4, 4)
+    assert step.throughput_samples_s == 1280.0
+
+
 def test_samples_and_tokens_a_second_are_those_that_mfu_rests_on() -> None:
     """Where no loader tells them: rows of ids by the shape of a call, of all micro-batches and ranks."""
     stack = dense(10**9, 24, 2048, device_name=H100, micro_steps=2)
