@@ -109,12 +109,14 @@ def make_pause(
     added_K: Floats | None = None,
     besides: tuple[str, ...] = (),
     replaced: bool = False,
+    replaces: bool = False,
 ) -> Pause | None:
     """The pauses that make these columns longer; None where there is none, or they add nothing to what was seen.
 
     marked_RK: what a rank did is marked as the pause's kind. median_s: steady step. before_K: steps in which a pause
     passes that delays the step after them. added_K: what it adds to each, where that is not all of the excess.
-    besides: phases that are pauses of their own. replaced: pauses of another length come in their place now.
+    besides: phases that are pauses of their own. replaced: pauses of another length come in their place now. replaces:
+    or these came in the place of others, and cost what they cost since.
     """
     cycle = barrier.cycle_K
     affected_K = affected_K & np.isfinite(cycle)  # what a pause added to a step not seen whole is not known
@@ -132,7 +134,10 @@ def make_pause(
     ):
         starter = None
     period = _period(starts)
-    first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
+    first, is_over = 0, False
+    if kind == "periodic" or replaces:
+        first, ended = _come_between(starts, period, cycle.size)
+        is_over = ended and kind == "periodic"
     phase, longest = _pause_phase(table, barrier, affected_K, starter, besides=besides, total_s=total)
     phase = kind if kind in PHASE_INDEX else phase
     return Pause(
