@@ -76,7 +76,8 @@ def _by_the_model(
     roster: Roster, diagnosis: Diagnosis | None, step: StepSummary, given: GivenWork, why_blind: str
 ) -> tuple[Stack | None, Efficiency]:
     num_stages = max((fact.parallel.get("pp", 1) for fact in roster.ranks.values()), default=1)
-    stack = _in_stages(stack_of({rank: fact.model for rank, fact in roster.ranks.items()}), num_stages)
+    seen = stack_of({rank: fact.model for rank, fact in roster.ranks.items()})
+    stack = _in_stages(seen, num_stages)
     if diagnosis is None or step.mean_s is None:
         return stack, Efficiency(why=NO_STEP)
     if why_blind:
@@ -95,16 +96,17 @@ def _by_the_model(
         num_devices=_num_devices(roster, diagnosis.table.ranks),
     )
     found = assess(stack or Stack(), work, given)
-    if stack is None and roster.header.imported is not None and found.flops_per_step is None:
+    if seen is None and roster.header.imported is not None and found.flops_per_step is None:
         found = replace(found, why=NO_MODEL)
     return stack, found
 
 
 def _in_stages(stack: Stack | None, num_stages: int) -> Stack | None:
     """With how many ranks hold stages of one model: the first and the last have the same batch, inputs and targets."""
-    if stack is None or num_stages == 1:
+    if num_stages == 1:
         return stack
-    return replace(stack, facts={**stack.facts, "stages": num_stages})
+    known = stack or Stack()  # of several stages on a rank none is the model
+    return replace(known, facts={**known.facts, "stages": num_stages})
 
 
 def _per_step(rate: float | None, elapsed_s: float | None) -> float | None:
