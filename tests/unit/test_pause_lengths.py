@@ -143,6 +143,24 @@ def test_an_evaluation_whose_step_was_not_seen_whole_has_no_length() -> None:
     assert 0.300 == pytest.approx(told.length_s, rel=0.03)
 
 
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_what_is_left_of_some_evaluations_has_no_distance(num_ranks: int) -> None:
+    """After 100, 20 and 140 steps: "a pause of 57.6 ms every 100 steps" was told of a full host."""
+    often = Fault("eval", None, 0.080, every=20)
+    others = [Fault("other", None, 0.120, onset=at, until=at + 1) for at in (100, 200, 220, 360)]
+    job = Job(num_ranks=num_ranks, num_steps=460, observed=(*HOOKED, "eval")).with_faults(often, *others)
+    view = final_view(job)
+    (left,) = (pause for pause in view.pauses if pause.kind == "periodic")
+    assert (4, None) == (len(left.steps), left.period_steps)
+    (found,) = (
+        one
+        for one in view.findings
+        if one.evidence.get("period_steps", 0) is None and one.id == "periodic_pause"
+    )
+    assert "4 times since step" in found.message
+    assert "at no fixed distance" in found.message
+
+
 def test_what_an_evaluation_leaves_is_told_by_its_present_length() -> None:
     """A save beside it that nobody marks: 40 ms, and from step 300 on a second."""
     short = Fault("other", (0,), 0.040, every=EVERY, until=CHANGE)

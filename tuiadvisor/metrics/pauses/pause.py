@@ -14,6 +14,7 @@ from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
 from tuiadvisor.metrics.pauses.irregular import BEYOND_ORDINARY
+from tuiadvisor.metrics.pauses.periodic import ROUGH
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_mean
 from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -28,6 +29,8 @@ MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
 # On each side of a pause, of steady steps: what a step takes there. Chosen: as many as tell a late rank of long steps
 # (MIN_CLEAR_STEPS); with more of them a stretch that begins nearby would tell the same pause with another length.
 NEAR_STEPS: Final = 8
+MIN_AGREEING: Final = 0.5  # of the distances; chosen: the middle one of three always agrees with itself
+MIN_GAPS: Final = 3  # distances: of fewer it is not asked whether they agree
 MIN_WAITED: Final = 0.5  # of what a rank does alone the others wait: else they do something, too
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
@@ -97,6 +100,15 @@ def _period(starts: list[int]) -> float | None:
     return float(np.median(np.diff(starts)))
 
 
+def _keeps_distance(starts: list[int]) -> bool:
+    """Whether half of the distances agree, as where some pauses are too short to be told from the rest of a step."""
+    gaps = np.diff(starts)
+    if gaps.size < MIN_GAPS:
+        return True
+    period = float(np.median(gaps))
+    return float(np.mean(np.abs(gaps - period) <= max(1.0, ROUGH * period))) >= MIN_AGREEING
+
+
 def make_pause(
     kind: str,
     table: StepTable,
@@ -134,6 +146,8 @@ def make_pause(
     ):
         starter = None
     period = _period(starts)
+    if kind == "periodic" and besides and not _keeps_distance(starts):  # nobody has asked yet of what is left
+        period = None
     first, is_over = 0, False
     if kind == "periodic" or replaces:
         first, ended = _come_between(starts, period, cycle.size)
