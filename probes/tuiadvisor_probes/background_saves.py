@@ -50,13 +50,20 @@ class BackgroundSaves:
         if self.futures or self.threads:
             self.clock.flags |= FLAG_SAVING
 
-    def aside(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, known to be under way while a thread that does not train is in it."""
+    def aside(
+        self, original: Callable[..., Any], is_meant: Callable[[tuple[Any, ...]], bool] | None = None
+    ) -> Callable[..., Any]:
+        """The same function, known to be under way while a thread that does not train is in it.
+
+        is_meant: whether a call with these arguments is a save; None: every one is.
+        """
         own, threads, clock = self.clock.own, self.threads, self.clock
 
         def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
             ident = get_ident()
             if not own[0] or ident == own[0] or not clock.active:
+                return original(*args, **kwargs)
+            if is_meant is not None and not is_meant(args):
                 return original(*args, **kwargs)
             threads.append(ident)
             # The training thread may set another flag between our reading and our writing: once in a million saves, and

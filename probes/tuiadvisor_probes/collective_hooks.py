@@ -149,7 +149,7 @@ class CallEvents:
             if kind in POINT_TO_POINT_KINDS:
                 self.probe.detail.has_point_to_point = True
             group = args[0]
-            seq = group._get_sequence_number_for_group()
+            seq = self.probe.sequences.of(group)
             entry = (kind, begin_ns, self.group_number(group), seq, num_bytes(args[1:3]))
             if work is None:
                 self.write(entry, end_ns, 0)

@@ -24,6 +24,7 @@ class Host(Protocol):
     registrations: list[Any]  # with remove(), called when the probe leaves
     absences: dict[str, str]  # signal -> why it cannot be had
     pipeline: dict[str, Any]
+    sequences: Any  # group_sequence.Sequences
     detail: Detail
     saves: Any  # background_saves.BackgroundSaves
     thread: Any  # training_thread.TrainingThread

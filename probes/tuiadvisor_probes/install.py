@@ -43,6 +43,7 @@ from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
 from .eval_span import EvalSpan
+from .group_sequence import ITSELF, Sequences
 from .guard import INSPECTION, Hook, all_of, attempt, is_the_hosts
 from .other_frames import callers, forget_variables, tops
 from .patch import Patch
@@ -104,6 +105,7 @@ class Probe:
         self.num_modules = 0  # in sys.modules, when we last looked
         self.next_look = 0  # a step
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
+        self.sequences = Sequences()
         self.detail = Detail(self.clock)
         self.saves = BackgroundSaves(self.clock)
         self.thread = TrainingThread(self)
@@ -253,10 +255,11 @@ class Probe:
             if live is None:
                 self._align_by_who_is_left()
                 return sc.UNKNOWN
-            seq: int = live.process_group._get_sequence_number_for_group()
-            return seq
+            return self.sequences.of(live.process_group)
 
-        self.clock.group_seq, self.clock.group_of = group_seq, reference
+        # The core asks the group itself; where that does not count, through us.
+        counts = self.sequences.way_of(module.process_group) == ITSELF
+        self.clock.group_seq, self.clock.group_of = group_seq, reference if counts else None
         self.clock.comm_bytes = self.gradient_bytes = _bytes_of(module)
         self.clock.last_seq = sc.UNKNOWN
         self.put_info()
@@ -373,15 +376,14 @@ class Probe:
             world = c10d.GroupMember.WORLD
             if world is None:
                 return sc.UNKNOWN
-            seq: int = world._get_sequence_number_for_group()
-            return seq
+            return self.sequences.of(world)
 
         self.clock.group_seq, self.clock.group_of = group_seq, None
 
     def at_exit(self) -> None:
         """The process ends in order: the last step is written and everything comes out."""
         if os.getpid() == self.clock.pid:
-            self._flush_last_step()
+            attempt(INSPECTION, self._flush_last_step)
             self.remove(REASON_EXIT)
 
     def remove(self, reason: int, state: int = ring_file.STATE_DETACHED) -> None:

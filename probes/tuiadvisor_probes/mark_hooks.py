@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from .host import Host
 
 KIND_CHECKPOINT, KIND_COMPILE = 32, 35
+LEGACY_SAVE = "_legacy_save"
+STAY_OUT = -1
 # (module, class or "" for the module itself, names)
 CHECKPOINT_PLACES = (
-    ("torch.serialization", "", ("_legacy_save",)),
+    ("torch.serialization", "", (LEGACY_SAVE,)),
     ("torch.distributed.checkpoint", "", ("save", "async_save")),
     ("torch.distributed.checkpoint.state_dict_saver", "", ("save", "async_save")),
     ("transformers.trainer", "Trainer", ("_save_checkpoint", "save_model")),
@@ -77,7 +79,9 @@ def _patch_checkpoints(probe: Host) -> None:
 
     def replacement(original: Any) -> Any:
         if original not in made:
-            made[original] = timed(probe.saves.aside(original), hook, clock, phases.CHECKPOINT, after)
+            is_meant = _is_no_pickled_storage if original.__name__ == LEGACY_SAVE else None
+            phase = _phase_of_legacy if is_meant is not None else phases.CHECKPOINT
+            made[original] = timed(probe.saves.aside(original, is_meant), hook, clock, phase, after)
         return made[original]
 
     def patch(owner: Any, names: tuple[str, ...]) -> None:
@@ -97,6 +101,18 @@ def _patch_checkpoints(probe: Host) -> None:
     for parts in CHECKPOINT_PARTS:
         _patch_parts(probe, hook, after, *parts)
     clock.said |= 1 << phases.CHECKPOINT
+
+
+def _is_no_pickled_storage(args: tuple[Any, ...]) -> bool:
+    """Whether it is more than what a tensor does when it is pickled, for a collective of objects say.
+
+    Its storage saves itself into memory then, by the function for files of the old format.
+    """
+    return not args or type(args[0]).__module__ != "torch.storage"
+
+
+def _phase_of_legacy(args: tuple[Any, ...]) -> int:
+    return phases.CHECKPOINT if _is_no_pickled_storage(args) else STAY_OUT
 
 
 def _patch_parts(

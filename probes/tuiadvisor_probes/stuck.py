@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 if globals().get("__package__"):  # else its functions stand beside these, see `payload.standalone_code`
+    from .group_sequence import sequence_number
     from .other_frames import LEAVES_A_DICT, callers, exceptions, tops, variables
 
 MAX_FRAMES = 40
@@ -471,7 +472,7 @@ def groups(*, in_spans: bool = False) -> list[dict[str, Any]]:
                 "purpose": str(getattr(group, "group_desc", "") or "").replace("undefined", "")[:100],
                 "backend": str(backend)[:40],
                 **({"spans": spans_of(members)} if in_spans else {"members": members[:MAX_MEMBERS]}),
-                "seq": int(group._get_sequence_number_for_group()),
+                "seq": sequence_number(group),
             }
         )
     return found

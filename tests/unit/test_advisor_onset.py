@@ -139,6 +139,16 @@ def test_a_disturbance_before_it_moves_no_onset_of_every_third_step(
         assert lost_s == pytest.approx(late.loss_s_per_step, rel=0.1), seed
 
 
+@pytest.mark.parametrize("amount_s", [8 * MS, 20 * MS])
+def test_of_two_ranks_the_ones_recovery_is_not_the_others_onset(amount_s: float) -> None:
+    """Rank 0 was late until step 60; rank 1, late from step 200 on, was told to be so "since step 60"."""
+    for seed in range(3):
+        before = Fault("forward", (0,), amount_s, until=60)
+        now = Fault("forward", (1,), amount_s, onset=200)
+        view = final_view(Job(num_ranks=2, num_steps=300, seed=seed, faults=(before, now)))
+        assert {1: 200} == pytest.approx({late.rank: late.since_step for late in view.stragglers}, abs=3)
+
+
 def test_a_second_late_rank_moves_no_onset_of_the_first() -> None:
     """As rank 2 becomes late the common level rises: rank 1 seemed to recover, and was dated to the beginning."""
     for seed in range(3):

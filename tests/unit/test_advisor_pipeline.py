@@ -339,6 +339,26 @@ def test_of_a_pipeline_without_one_of_its_ranks_nothing_is_told(is_lost: str) ->
     assert "chunks of only 3 of the pipeline's 4 ranks were timed on their devices" == pipeline.why_unknown
 
 
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_stages_work_on_one_batch(num_replicas: int) -> None:
+    """Each loads it, for its inputs or targets, and no model was seen: the job's samples are those of its replicas."""
+    job = replace(ENOUGH, num_pipelines=num_replicas)
+    place = STEP_NAMES.index("samples")
+    told = []
+    for frame in frames(job):
+        if frame.kind == FrameKind.STEPS:
+            columns = unpack_columns(frame.payload, STEP_NAMES)
+            rows = np.stack([columns[name] for name in STEP_NAMES], axis=1)
+            rows[:, place] = 128
+            told.append(
+                replace(frame, payload=pack_columns([tuple(row) for row in rows.tolist()], STEP_NAMES))
+            )
+        else:
+            told.append(frame)
+    step = folded(told).view().step
+    assert step.throughput_samples_s == pytest.approx(128 * num_replicas * (step.throughput_steps_s or 0))
+
+
 def _rows_of(sequence: list[Frame], is_kept: Callable[[int], bool]) -> list[Frame]:
     """The frames of steps and events with the rows of some steps."""
     found = []

@@ -61,6 +61,19 @@ def why(
 LONG_ENOUGH = AFTER_NS // S + 2
 
 
+@pytest.mark.parametrize("name", ["optimizer", "backward"])
+def test_a_hook_that_is_off_is_why(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes], name: str
+) -> None:
+    """Of a training with Adam that "no optimizer of torch.optim steps" was said while our own hook had failed."""
+    hooks = {"optimizer": "ok", "backward": "ok", name: "RuntimeError: no sequence numbers"}
+    told = why(pair, sleeper.pid, *["forward", "backward"] * LONG_ENOUGH, info=ProbeInfo(hooks=hooks))
+    assert f"the probe's hook on {name}" in told
+    assert "(RuntimeError: no sequence numbers)" in told
+    fine = ProbeInfo(hooks={"optimizer": "ok", "backward": "ok"})
+    assert "no optimizer of torch.optim" in why(pair, sleeper.pid, *["backward"] * LONG_ENOUGH, info=fine)
+
+
 def test_nothing_is_said_before_its_time(
     pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
 ) -> None:

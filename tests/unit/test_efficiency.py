@@ -16,7 +16,7 @@ from tuiadvisor.efficiency.roofline import OpWork, dot_of, roofline, sentences
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork, MeasuredPeak
 from tuiadvisor.session.machine import read_machine, save_ceiling
-from tuiadvisor.text.efficiency import scaled
+from tuiadvisor.text.efficiency import scaled, stack_facts
 from tuiadvisor.text.roofline import letters
 from tuiadvisor.views.efficiency import Efficiency, Stack
 from tuiadvisor.views.run_view import StepSummary
@@ -405,6 +405,24 @@ def test_ranks_that_see_one_batch_do_not_count_it_twice() -> None:
     assert assess(stack, WORK, stated).tokens_per_step == 65_536
     given = stepped(throughput_samples_s=320.0, throughput_tokens_s=655_360.0, given=("samples", "tokens"))
     assert with_work(given, stack, found, 8) == given
+
+
+def test_stages_of_a_pipeline_share_a_batch_without_a_mesh_too() -> None:
+    """The last stage loads the targets of what the first one loads: 2 stages were told twice the samples a second."""
+    floats = replace(dense(10**9, 24, 2048), facts={"class": "Part", "stages": 2, "input": "16x256"})
+    step = with_work(stepped(throughput_samples_s=2560.0), floats, assess(floats, WORK, NOTHING_GIVEN), 2, 2)
+    assert step.throughput_samples_s == 1280.0
+    named = replace(floats, facts={**floats.facts, "mesh": "dp=2 pp=2"})  # the mesh names them: not twice
+    step = with_work(stepped(throughput_samples_s=2560.0), named, assess(named, WORK, NOTHING_GIVEN), 4, 4)
+    assert step.throughput_samples_s == 1280.0
+
+
+def test_of_stages_alone_nothing_is_said_of_the_model() -> None:
+    """A rank of an interleaved schedule holds several, none of which is the model: their batch is one all the same."""
+    alone = Stack({"stages": 2})
+    step = with_work(stepped(throughput_samples_s=2560.0), alone, assess(alone, WORK, NOTHING_GIVEN), 2, 2)
+    assert step.throughput_samples_s == 1280.0
+    assert [] == stack_facts(alone)
 
 
 def test_samples_and_tokens_a_second_are_those_that_mfu_rests_on() -> None:

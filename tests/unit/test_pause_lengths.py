@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic_run import HOOKED, Fault, Job, final_view
+from synthetic_run import HOOKED, MS, Fault, Job, Simulated, final_view, folded, frames, simulate
 
+from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.metrics.pauses.sizes import by_length
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.message import seconds
@@ -101,6 +102,63 @@ def test_who_evaluates_alone_is_waited_for(num_ranks: int) -> None:
         (found,) = (one for one in view.findings if one.evidence.get("length_s") and "forward" in one.message)
         assert ranks == found.ranks, found.message
         assert bool(ranks) == ("rank 0 alone" in found.message)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize(("before_s", "after_s"), [(0.080, 0.600), (0.600, 0.080)])
+@pytest.mark.parametrize("kind", ["eval", "checkpoint"])
+def test_what_hooks_mark_is_told_by_its_present_length_too(
+    num_ranks: int, before_s: float, after_s: float, kind: str
+) -> None:
+    """An evaluation that took 250 ms and takes 740 ms since was told as 442 ms, which none of them took."""
+    everybody = tuple(range(num_ranks))
+    before = Fault(kind, everybody, before_s, every=EVERY, until=CHANGE)
+    after = Fault(kind, everybody, after_s, every=EVERY, onset=CHANGE)
+    job = Job(num_ranks=num_ranks, num_steps=460, observed=tuple(dict.fromkeys((*HOOKED, kind))))
+    view = final_view(job.with_faults(before, after))
+    told = [one for one in view.findings if one.id in {"periodic_pause", "checkpoint_pause"}]
+    assert [after_s] == pytest.approx([float(one.evidence["length_s"] or 0) for one in told], rel=0.05)
+    assert after_s / EVERY == pytest.approx(told[0].loss_s_per_step, rel=0.15)
+
+
+def test_an_evaluation_whose_step_was_not_seen_whole_has_no_length() -> None:
+    """As beside the attach: the next step, which has but the end of it, was an evaluation of 17 ms among others."""
+    faults = (Fault("eval", None, 0.300, every=EVERY), Fault("other", None, 15 * MS, onset=51, until=52))
+    job = Job(num_ranks=2, num_steps=460, observed=(*HOOKED, "eval")).with_faults(*faults)
+    run = simulate(job)
+    unknown = [STEP_NAMES.index(name) for name in ("arrive_ns", "release_ns")]
+    rows = {
+        rank: [
+            tuple(
+                -1 if row[1] == EVERY - 1 and place in unknown else value for place, value in enumerate(row)
+            )
+            for row in records
+        ]
+        for rank, records in run.rows.items()
+    }
+    view = folded(frames(job, simulated=Simulated(rows, run.cycle_s))).view()
+    (told,) = (one for one in view.pauses if one.kind == "eval")
+    assert not {EVERY, EVERY + 1} & set(told.steps)
+    assert 2 * EVERY in told.steps
+    assert 0.300 == pytest.approx(told.length_s, rel=0.03)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_what_is_left_of_some_evaluations_has_no_distance(num_ranks: int) -> None:
+    """After 100, 20 and 140 steps: "a pause of 57.6 ms every 100 steps" was told of a full host."""
+    often = Fault("eval", None, 0.080, every=20)
+    others = [Fault("other", None, 0.120, onset=at, until=at + 1) for at in (100, 200, 220, 360)]
+    job = Job(num_ranks=num_ranks, num_steps=460, observed=(*HOOKED, "eval")).with_faults(often, *others)
+    view = final_view(job)
+    (left,) = (pause for pause in view.pauses if pause.kind == "periodic")
+    assert (4, None) == (len(left.steps), left.period_steps)
+    (found,) = (
+        one
+        for one in view.findings
+        if one.evidence.get("period_steps", 0) is None and one.id == "periodic_pause"
+    )
+    assert "4 times since step" in found.message
+    assert "at no fixed distance" in found.message
 
 
 def test_what_an_evaluation_leaves_is_told_by_its_present_length() -> None:

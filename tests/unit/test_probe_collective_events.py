@@ -13,6 +13,7 @@ from tuiadvisor_probes import collective_hooks as hooks
 from tuiadvisor_probes import phases
 from tuiadvisor_probes import step_clock as sc
 from tuiadvisor_probes.collective_hooks import KIND_WAIT, KINDS, CallEvents, GradientWaits, num_bytes
+from tuiadvisor_probes.group_sequence import Sequences
 
 ALL_REDUCE, BROADCAST, SEND = KINDS["allreduce"], KINDS["broadcast"], KINDS["send"]
 
@@ -33,6 +34,7 @@ class Probe:
             later=lambda book, *span: book(*span),
         )  # fmt: skip
         self.detail = SimpleNamespace(has_point_to_point=False)
+        self.sequences = Sequences()
         self.ring = SimpleNamespace(put_event=lambda kind, rest: self.events.append((kind, *rest)))
         self.found_group = self.groups.__setitem__
         self.waits = GradientWaits(self)  # type: ignore[arg-type]

@@ -173,6 +173,7 @@ MODULE_ORDER: Final = (
     "optimizer_turns",
     "books",
     "collections_log",
+    "group_sequence",
     "step_clock",
     "calibration",
     "guard",
@@ -209,7 +210,7 @@ MODULE_ORDER: Final = (
     "install",
 )
 STANDALONE_MODULES: Final = ("armed", "stuck")  # run without the rest of the probe
-BESIDE: Final = {"stuck": ("other_frames",)}  # of which they need the functions
+BESIDE: Final = {"stuck": ("other_frames", "group_sequence")}  # of which they need the functions
 LATE_MODULES: Final = ("capture",)  # loaded into an attached probe when they are asked for, never with it
 
 

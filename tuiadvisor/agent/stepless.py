@@ -25,6 +25,8 @@ IDLE_SHARE: Final = 0.02  # of one core, by all its threads
 BELOW_EVERY_NS: Final = 30 * NS  # all processes are looked at
 MAX_BELOW: Final = 8  # processes named
 RPC_THREADS: Final = "TP_"  # TensorPipe's, which carries torch.distributed.rpc
+ENDS_STEPS: Final = {"optimizer": "optimizer steps", "backward": "backward"}  # hook -> what it sees
+OK: Final = "ok"  # as the probe says of a hook that works
 OTHERS: Final = ((b"/jaxlib/", "JAX"), (b"/tensorflow/", "TensorFlow"), (b"/mlx/", "MLX"))
 
 
@@ -100,6 +102,8 @@ class Stepless:
         seen = {PHASES[index] for index in self._began if 0 <= index < len(PHASES)}
         if "optimizer" in seen or (info.stepping and seen & {"forward", "backward"}):
             return "its first step since the attach is not over"
+        if failed := _failed_hook(info):
+            return failed
         if "backward" in seen or info.unstepped:
             where = f" in its thread {info.unstepped}" if info.unstepped else ""
             return f"backward runs{where}, but no optimizer of torch.optim steps, which is where a step ends"
@@ -145,3 +149,11 @@ class Stepless:
             and one.comm != LOADER_WORKER
             and procfs.maps_file(one.pid, TORCH_FILE)
         ]
+
+
+def _failed_hook(info: ProbeInfo) -> str:
+    """Of the hooks that end a step one that is off: there may be steps, and none is seen."""
+    for name in ENDS_STEPS:
+        if (told := info.hooks.get(name, OK)) != OK:
+            return f"the probe's hook on {ENDS_STEPS[name]} is off ({told})"
+    return ""

@@ -124,7 +124,7 @@ def _kind_words(pause: Pause) -> str:
     if pause.is_collecting:
         return "garbage collection"
     if pause.kind == "periodic" and pause.period_steps is None:
-        return "once so far"
+        return "once so far" if len(pause.steps) == 1 else "at no fixed distance"
     return KIND_WORDS.get(pause.kind, pause.kind)
 
 
@@ -146,6 +146,8 @@ def _cause_words(pause: Pause) -> str:
 def _period_words(pause: Pause) -> str:
     if pause.period_steps is not None:
         return f"every {pause.period_steps:.0f} steps"
+    if len(pause.steps) > 1:
+        return f"{len(pause.steps)} times since step {pause.steps[0]}"
     return f"at step {pause.steps[0]}"
 
 
@@ -182,7 +184,7 @@ pause ranks text the same as starter
 pause gc_share share of the pauses in which Python collects garbage
 pause num_pauses count pauses in the window
 pause period_steps steps between two pauses
-pause period_words text "every 40 steps" or, where only one was seen, "at step 60"
+pause period_words text "every 40 steps", "at step 60" of one alone, "4 times since step 60" at no fixed distance
 pause times_words text how often, how long and when: "once, for 3 s at step 100"
 pause longest_s s that the longest of irregular pauses adds
 pause second_s s that the second longest of them adds; unknown where there is one

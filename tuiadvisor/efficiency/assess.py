@@ -6,6 +6,7 @@ In: Stack, Work of the steady steps, measured and stated peaks.  Out: Efficiency
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.efficiency.flops import FORMULA, TokenFlops, attention_width, token_flops
@@ -24,7 +25,8 @@ JUDGED_BY: Final = (
 FULL_PRECISIONS: Final = frozenset({"float32", "tf32"})
 HALVES: Final = frozenset({"bfloat16", "float16"})
 MEASURE: Final = "tuiadvisor doctor --measure --threads {threads}"
-NOT_DATA_PARALLEL: Final = frozenset({"tp", "cp", "pp", "sp", "tensor", "context", "model", "pipe"})
+PIPELINES: Final = frozenset({"pp", "pipe"})
+NOT_DATA_PARALLEL: Final = PIPELINES | {"tp", "cp", "sp", "tensor", "context", "model"}
 COUNTED: Final = "counted by the shapes of operators in the trace"
 COUNTED_WHY: Final = (
     "a trace counts what is computed again, too, that is HFU; if nothing is: --flops-per-step"
@@ -240,13 +242,14 @@ def _why_no_tokens(stack: Stack) -> str:
 
 
 def copies_of_batch(stack: Stack) -> int:
-    """Ranks that see the same batch, by the names of the mesh's dimensions."""
-    copies = 1
+    """Ranks that see the same batch, by the names of the mesh's dimensions; stages also where no mesh names them."""
+    sizes = {}
     for part in stack.text("mesh").split():
         name, _, size = part.partition("=")
         if name in NOT_DATA_PARALLEL and size.isdigit():
-            copies *= max(int(size), 1)
-    return copies
+            sizes[name] = max(int(size), 1)
+    stages = 1 if sizes.keys() & PIPELINES else stack.number("stages") or 1
+    return prod(sizes.values()) * stages
 
 
 def _notes(stack: Stack, work: Work, given: GivenWork, dtype: str) -> list[str]:
@@ -261,7 +264,8 @@ def _notes(stack: Stack, work: Work, given: GivenWork, dtype: str) -> list[str]:
     if stack.text("recompute") == "maybe":
         notes.append("HFU is unknown: a forward may recompute parts, and which was not seen")
     if copies_of_batch(stack) > 1:
-        notes.append(f"{copies_of_batch(stack)} ranks each see the same batch ({stack.text('mesh')})")
+        of = stack.text("mesh") or f"stages={stack.number('stages')}"
+        notes.append(f"{copies_of_batch(stack)} ranks each see the same batch ({of})")
     if dtype == "fp8":
         notes.append("no source says what an MFU in fp8 should be")
     return notes

@@ -44,7 +44,8 @@ def dtype_word(dtype: str | None) -> str:
 def is_worth_showing(view: RunView) -> bool:
     """Whether anything is known of it: recordings of older versions say nothing."""
     found = view.efficiency
-    return view.stack is not None or (found is not None and found.flops_per_step is not None)
+    tells = view.stack is not None and view.stack.tells_settings
+    return tells or (found is not None and found.flops_per_step is not None)
 
 
 def mfu_words(found: Efficiency) -> str:
@@ -123,7 +124,7 @@ def _ridge(found: Efficiency, ridge: float) -> str:
 
 def stack_facts(stack: Stack | None) -> list[tuple[str, str]]:
     """Model and settings as the probes saw them."""
-    if stack is None:
+    if stack is None or not stack.tells_settings:
         return []
     rows = [("model", _model(stack)), ("parts", _parts(stack)), ("precision", _precision(stack))]
     rows += [("attention", _attention(stack)), ("input", _input(stack)), ("loader", _loader(stack))]

@@ -26,6 +26,11 @@ class Stack:
         return value if isinstance(value, str) else ""
 
     @property
+    def tells_settings(self) -> bool:
+        """Whether anything was seen of model and settings: of several stages on a rank none is the model."""
+        return bool(self.facts.keys() - {"stages"})
+
+    @property
     def is_own_exchange(self) -> bool:
         """Nothing wraps the model that was seen: what ranks exchange the loop itself sends."""
         is_wrapped = any(self.text(name) for name in ("wrappers", "sharding", "mesh"))

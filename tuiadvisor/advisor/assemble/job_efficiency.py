@@ -75,7 +75,9 @@ def with_work(
 def _by_the_model(
     roster: Roster, diagnosis: Diagnosis | None, step: StepSummary, given: GivenWork, why_blind: str
 ) -> tuple[Stack | None, Efficiency]:
-    stack = stack_of({rank: fact.model for rank, fact in roster.ranks.items()})
+    num_stages = max((fact.parallel.get("pp", 1) for fact in roster.ranks.values()), default=1)
+    seen = stack_of({rank: fact.model for rank, fact in roster.ranks.items()})
+    stack = _in_stages(seen, num_stages)
     if diagnosis is None or step.mean_s is None:
         return stack, Efficiency(why=NO_STEP)
     if why_blind:
@@ -89,14 +91,22 @@ def _by_the_model(
         tokens=_per_step(step.throughput_tokens_s, elapsed_s),
         samples=_per_step(step.throughput_samples_s, elapsed_s),
         device=device,
-        num_stages=max((fact.parallel.get("pp", 1) for fact in roster.ranks.values()), default=1),
+        num_stages=num_stages,
         clock_mhz=_clock_mhz(roster, diagnosis) if device not in {None, "cpu"} else None,
         num_devices=_num_devices(roster, diagnosis.table.ranks),
     )
     found = assess(stack or Stack(), work, given)
-    if stack is None and roster.header.imported is not None and found.flops_per_step is None:
+    if seen is None and roster.header.imported is not None and found.flops_per_step is None:
         found = replace(found, why=NO_MODEL)
     return stack, found
+
+
+def _in_stages(stack: Stack | None, num_stages: int) -> Stack | None:
+    """With how many ranks hold stages of one model: the first and the last have the same batch, inputs and targets."""
+    if num_stages == 1:
+        return stack
+    known = stack or Stack()  # of several stages on a rank none is the model
+    return replace(known, facts={**known.facts, "stages": num_stages})
 
 
 def _per_step(rate: float | None, elapsed_s: float | None) -> float | None:

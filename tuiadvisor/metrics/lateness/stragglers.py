@@ -155,13 +155,19 @@ def _clean_sigma(deviation_RK: Floats) -> Floats:
     return np.asarray(np.minimum(low - very_low, very_high - high) / QUARTER_TO_TAIL)
 
 
-def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
-    """The first step of the present excess: the upward change that brought much of it and was not undone."""
+def _onset(changes: tuple[Change, ...], excess_s: float, level_s: float) -> int | None:
+    """The first step of the present excess: the upward change that brought much of it and was not undone.
+
+    level_s: the same excess as the changes measure it. Who is not yet late after a change did not begin with it: of two
+    ranks one seems to become slower where the other recovers.
+    """
     index: int | None = None
+    later_s = sum(change.shift for change in changes)
     for change in changes:
+        later_s -= change.shift
         if change.shift < -0.4 * excess_s:
             index = None
-        elif change.shift > 0.4 * excess_s and index is None:
+        elif change.shift > 0.4 * excess_s and index is None and later_s < 0.6 * level_s:
             index = change.index
     return index
 
@@ -175,6 +181,7 @@ def _late(
     *,
     score: float,
     changes: tuple[Change, ...],
+    of_two: bool,
     intermittent: bool,
     is_rare: bool,
     first_stall: int | None,
@@ -195,7 +202,10 @@ def _late(
     elif hit_K.any():
         typical_s = median(excess_K[hit_K])
     # Late now and then: what has changed at the onset is the mean.
-    onset = _onset(changes, typical_s if persistent else mean_s)
+    present_s = typical_s if persistent else mean_s
+    onset = _onset(
+        changes, present_s, present_s / 2 if of_two else present_s
+    )  # two are as far from their middle
     if intermittent and changes:  # each burst is a change: what counts is the first
         onset = changes[0].index if changes[0].shift > 0 else None
     if is_rare:
@@ -319,6 +329,7 @@ def find_stragglers(
             gains[index],
             score=peer_work / max(median(work[row]), peer_work),
             changes=dating[index],
+            of_two=work.shape[0] == 2,
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(is_rare_R[row]),
             first_stall=first_stalls.get(int(row)),

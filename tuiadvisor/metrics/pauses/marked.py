@@ -1,8 +1,8 @@
 """Pauses that hooks mark: checkpoints and forwards without backward, each with the time it was measured to take.
 
-In: StepTable, Barrier, which records are marked.  Out: one Pause a kind. Several may share a step: each has what it
-took, and what is left (loader workers that start anew at that step, a collection) is a pause of its own. A kind that
-takes next to nothing there is none.
+In: StepTable, Barrier, which records are marked.  Out: one Pause a kind and length. Several may share a step: each has
+what it took, and what is left (loader workers that start anew at that step, a collection) is a pause of its own. A kind
+that takes next to nothing there is none; nor is one whose step was not seen whole: the next one has but the end of it.
 """
 
 from __future__ import annotations
@@ -33,20 +33,29 @@ def marked_pauses(
     marks_K = {kind: np.asarray(marks_RK.any(axis=0)) for kind, marks_RK in marked.items()}
     any_K = np.logical_or.reduce(list(marks_K.values()))
     shares, left_K = _shares(table, barrier, marks_K, counted_K, median_s)
-    affected_K, cycle_K = with_next(any_K) & counted_K, barrier.cycle_K
+    cycle_K = barrier.cycle_K
+    affected_K = with_next(any_K & np.isfinite(cycle_K)) & counted_K
     excess_K = np.where(np.isfinite(cycle_K), np.maximum(cycle_K - median_s, 0.0), 0.0)
-    found = [
-        make_pause(
-            kind,
-            table,
-            barrier,
-            marked_RK=marked[kind],
-            affected_K=affected_K & with_next(marks_K[kind] & (share_K > 0)),
-            median_s=median_s,
-            added_K=excess_K * _carried(share_K, any_K),
+    found = []
+    for kind, share_K in shares.items():
+        added_K = excess_K * _carried(share_K, any_K)
+        parts = by_length(
+            affected_K & with_next(marks_K[kind] & np.isfinite(cycle_K) & (share_K > 0)), added_K
         )
-        for kind, share_K in shares.items()
-    ]
+        found += [
+            make_pause(
+                kind,
+                table,
+                barrier,
+                marked_RK=marked[kind],
+                affected_K=part_K,
+                median_s=median_s,
+                added_K=added_K,
+                replaced=part_K is not parts[-1],
+                replaces=len(parts) > 1,
+            )
+            for part_K in parts
+        ]
     if np.count_nonzero(left_K) >= MIN_LEFT_TIMES:
         added_K = excess_K * _carried(left_K, any_K)
         found += [

@@ -14,6 +14,7 @@ from tuiadvisor import phases
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
 from tuiadvisor.metrics.pauses.irregular import BEYOND_ORDINARY, in_exchange_s
+from tuiadvisor.metrics.pauses.periodic import ROUGH
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_mean
 from tuiadvisor.metrics.steps.barrier import records_before
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -28,6 +29,8 @@ MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
 # On each side of a pause, of steady steps: what a step takes there. Chosen: as many as tell a late rank of long steps
 # (MIN_CLEAR_STEPS); with more of them a stretch that begins nearby would tell the same pause with another length.
 NEAR_STEPS: Final = 8
+MIN_AGREEING: Final = 0.5  # of the distances; chosen: the middle one of three always agrees with itself
+MIN_GAPS: Final = 3  # distances: of fewer it is not asked whether they agree
 MIN_WAITED: Final = 0.5  # of what a rank does alone the others wait: else they do something, too
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
@@ -97,6 +100,15 @@ def _period(starts: list[int]) -> float | None:
     return float(np.median(np.diff(starts)))
 
 
+def _keeps_distance(starts: list[int]) -> bool:
+    """Whether half of the distances agree, as where some pauses are too short to be told from the rest of a step."""
+    gaps = np.diff(starts)
+    if gaps.size < MIN_GAPS:
+        return True
+    period = float(np.median(gaps))
+    return float(np.mean(np.abs(gaps - period) <= max(1.0, ROUGH * period))) >= MIN_AGREEING
+
+
 def make_pause(
     kind: str,
     table: StepTable,
@@ -109,12 +121,14 @@ def make_pause(
     added_K: Floats | None = None,
     besides: tuple[str, ...] = (),
     replaced: bool = False,
+    replaces: bool = False,
 ) -> Pause | None:
     """The pauses that make these columns longer; None where there is none, or they add nothing to what was seen.
 
     marked_RK: what a rank did is marked as the pause's kind. median_s: steady step. before_K: steps in which a pause
     passes that delays the step after them. added_K: what it adds to each, where that is not all of the excess.
-    besides: phases that are pauses of their own. replaced: pauses of another length come in their place now.
+    besides: phases that are pauses of their own. replaced: pauses of another length come in their place now. replaces:
+    or these came in the place of others, and cost what they cost since.
     """
     cycle = barrier.cycle_K
     affected_K = affected_K & np.isfinite(cycle)  # what a pause added to a step not seen whole is not known
@@ -132,7 +146,12 @@ def make_pause(
     ):
         starter = None
     period = _period(starts)
-    first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
+    if kind == "periodic" and besides and not _keeps_distance(starts):  # nobody has asked yet of what is left
+        period = None
+    first, is_over = 0, False
+    if kind == "periodic" or replaces:
+        first, ended = _come_between(starts, period, cycle.size)
+        is_over = ended and kind == "periodic"
     phase, longest = _pause_phase(table, barrier, affected_K, starter, besides=besides, total_s=total)
     phase = kind if kind in PHASE_INDEX else phase
     return Pause(
