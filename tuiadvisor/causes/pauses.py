@@ -80,6 +80,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "gc_share": pause.gc_share,
         "num_pauses": len(pause.steps),
         "period_steps": pause.period_steps,
+        "has_period": int(pause.period_steps is not None),
         "period_words": _period_words(pause),
         "length_s": pause.length_s,
         "longest_s": longest[0] if longest else None,
@@ -100,6 +101,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "is_checkpoint": int(pause.kind == "checkpoint"),
         "is_eval": int(pause.kind == "eval"),
         "is_alone": int(0 < len(ranks) < table.num_ranks),
+        "is_longer": int(pause.is_longer),
         "is_saving": int(pause.kind == SAVING),
         "is_uneven": int(bool(pause.busy_ranks)),
         "waiting_words": rank_words(table.ranks),
@@ -184,6 +186,7 @@ pause ranks text the same as starter
 pause gc_share share of the pauses in which Python collects garbage
 pause num_pauses count pauses in the window
 pause period_steps steps between two pauses
+pause has_period flag 1 if they keep a distance; 0 where one was seen, or they come now and then
 pause period_words text "every 40 steps", "at step 60" of one alone, "4 times since step 60" at no fixed distance
 pause times_words text how often, how long and when: "once, for 3 s at step 100"
 pause longest_s s that the longest of irregular pauses adds
@@ -210,6 +213,7 @@ pause busy_words text ranks that go on making steps meanwhile; empty without any
 pause is_periodic flag 1 if nothing marks what happens in it
 pause is_data_wait flag 1 if it passes while the next batch is waited for
 pause is_in_exchange flag 1 if it passes within the exchange, of whoever waits least there
+pause is_longer flag 1 if all ranks make them, and this is by how much longer one rank's are
 pause is_over flag 1 if periodic pauses have not come for more than two of their periods
 pause is_irregular flag 1 if pauses of these ranks are irregular, or only one was seen
 """,

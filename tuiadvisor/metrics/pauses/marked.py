@@ -7,10 +7,12 @@ that takes next to nothing there is none; nor is one whose step was not seen who
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.pauses.first_rank import LEAD_SHARE, MIN_ALONE, STARTER_SHARE
 from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause, with_next
 from tuiadvisor.metrics.pauses.periodic import PAUSE_FACTOR, far_longer
 from tuiadvisor.metrics.pauses.sizes import by_length
@@ -43,7 +45,9 @@ def marked_pauses(
             affected_K & with_next(marks_K[kind] & np.isfinite(cycle_K) & (share_K > 0)), added_K
         )
         found += [
-            make_pause(
+            pause
+            for part_K in parts
+            for pause in _of_kind(
                 kind,
                 table,
                 barrier,
@@ -54,7 +58,6 @@ def marked_pauses(
                 replaced=part_K is not parts[-1],
                 replaces=len(parts) > 1,
             )
-            for part_K in parts
         ]
     if np.count_nonzero(left_K) >= MIN_LEFT_TIMES:
         added_K = excess_K * _carried(left_K, any_K)
@@ -75,6 +78,47 @@ def marked_pauses(
             )
         ]
     return [pause for pause in found if pause is not None]
+
+
+def _of_kind(
+    kind: str, table: StepTable, barrier: Barrier, *, marked_RK: Bools, added_K: Floats, **options: Any
+) -> list[Pause | None]:
+    """The pauses of these columns: what all ranks take, and by how much one takes longer while the others wait for it.
+
+    options: of `make_pause`.
+    """
+    longer = _who_takes_longer(table, kind, marked_RK & options["affected_K"])
+    if longer is not None:
+        row, share = longer
+        own_RK = np.zeros_like(marked_RK)
+        own_RK[row] = marked_RK[row]
+        own = make_pause(kind, table, barrier, marked_RK=own_RK, added_K=share * added_K, **options)
+        if own is not None and own.starter_row == row:
+            common_K = (1 - share) * added_K
+            common = make_pause(kind, table, barrier, marked_RK=marked_RK, added_K=common_K, **options)
+            return [common, replace(own, is_longer=True)]
+    return [make_pause(kind, table, barrier, marked_RK=marked_RK, added_K=added_K, **options)]
+
+
+def _who_takes_longer(table: StepTable, kind: str, marked_RK: Bools) -> tuple[int, float] | None:
+    """(row of the rank that takes longest in most of the pauses that all ranks take part in, its lead's share of them).
+
+    None where that is nobody. Who writes a checkpoint has more to do than the others, and is named for all of it.
+    """
+    columns = np.flatnonzero(marked_RK.all(axis=0))
+    if kind != "eval" or marked_RK.shape[0] < 2 or columns.size < MIN_ALONE:
+        return None
+    spent_RK = table.phase_s_PRK[PHASE_INDEX[kind]][:, columns]
+    spent_RK = spent_RK[:, np.isfinite(spent_RK).all(axis=0)]
+    if spent_RK.shape[1] < MIN_ALONE or spent_RK.sum() <= 0:
+        return None
+    last_K = np.argmax(np.ascontiguousarray(spent_RK.T), axis=1)
+    row = int(np.argmax(np.bincount(last_K)))
+    next_K = np.partition(spent_RK, -2, axis=0)[-2]
+    lead_s = float((spent_RK[row] - next_K)[last_K == row].sum())
+    share = lead_s / float(spent_RK.max(axis=0).sum())
+    is_usual = np.mean(last_K == row) >= STARTER_SHARE
+    return (row, share) if is_usual and share >= LEAD_SHARE else None
 
 
 def _of_one_length(

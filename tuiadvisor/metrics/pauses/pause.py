@@ -57,6 +57,7 @@ class Pause:
     ] = ()  # that go on making steps in them: they have more batches than those that pause
     is_over: bool = False  # they came at a fixed distance, and have not for several of these
     longest: str | None = None  # phase that takes more of it than any other, be it not most
+    is_longer: bool = False  # all ranks make them; this is by how much longer those of `rows` are
 
     @property
     def is_collecting(self) -> bool:
