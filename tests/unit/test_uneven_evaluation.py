@@ -46,3 +46,9 @@ def test_turns_at_being_the_slowest_name_nobody() -> None:
     other = Fault("eval", (1,), 200 * MS, every=EVERY, onset=150)
     view = final_view(TWO.with_faults(ROLLOUT, late, other))
     assert {()} == {pause.ranks for pause in view.pauses}
+
+
+def test_two_long_ones_of_one_rank_may_be_chance() -> None:
+    """Of two ranks one is the slower one each time: nine of nine tell, not three."""
+    few = replace(TWO, num_steps=90).with_faults(ROLLOUT, Fault("eval", (1,), 240 * MS, every=EVERY))
+    assert {()} == {pause.ranks for pause in final_view(few).pauses}

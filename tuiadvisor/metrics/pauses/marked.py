@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.pauses.first_rank import LEAD_SHARE, MIN_ALONE, STARTER_SHARE
+from tuiadvisor.metrics.lateness.stalls import MIN_STALLS, STALL_CHANCE, chance_by_lot
+from tuiadvisor.metrics.pauses.first_rank import LEAD_SHARE
 from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause, with_next
 from tuiadvisor.metrics.pauses.periodic import PAUSE_FACTOR, far_longer
 from tuiadvisor.metrics.pauses.sizes import by_length
@@ -101,24 +102,27 @@ def _of_kind(
 
 
 def _who_takes_longer(table: StepTable, kind: str, marked_RK: Bools) -> tuple[int, float] | None:
-    """(row of the rank that takes longest in most of the pauses that all ranks take part in, its lead's share of them).
+    """(row of the rank that takes far longer in the pauses that all ranks take part in, its lead's share of them).
 
-    None where that is nobody. Who writes a checkpoint has more to do than the others, and is named for all of it.
+    None where that is nobody, or some other rank as often as lots would have it. Who writes a checkpoint has more to do
+    than the others, and is named for all of it.
     """
     columns = np.flatnonzero(marked_RK.all(axis=0))
-    if kind != "eval" or marked_RK.shape[0] < 2 or columns.size < MIN_ALONE:
+    num_ranks = marked_RK.shape[0]
+    if kind != "eval" or num_ranks < 2 or not columns.size:
         return None
     spent_RK = table.phase_s_PRK[PHASE_INDEX[kind]][:, columns]
     spent_RK = spent_RK[:, np.isfinite(spent_RK).all(axis=0)]
-    if spent_RK.shape[1] < MIN_ALONE or spent_RK.sum() <= 0:
+    if not spent_RK.size:
         return None
-    last_K = np.argmax(np.ascontiguousarray(spent_RK.T), axis=1)
-    row = int(np.argmax(np.bincount(last_K)))
-    next_K = np.partition(spent_RK, -2, axis=0)[-2]
-    lead_s = float((spent_RK[row] - next_K)[last_K == row].sum())
-    share = lead_s / float(spent_RK.max(axis=0).sum())
-    is_usual = np.mean(last_K == row) >= STARTER_SHARE
-    return (row, share) if is_usual and share >= LEAD_SHARE else None
+    next_K, longest_K = np.partition(spent_RK, -2, axis=0)[-2:]
+    leads_K = longest_K - next_K >= LEAD_SHARE * longest_K
+    times_R = np.bincount(np.argmax(spent_RK, axis=0)[leads_K], minlength=num_ranks)
+    row, num_leads = int(np.argmax(times_R)), int(leads_K.sum())
+    if times_R[row] < MIN_STALLS or chance_by_lot(int(times_R[row]), num_leads, num_ranks) >= STALL_CHANCE:
+        return None
+    share = float(np.maximum(spent_RK[row] - next_K, 0.0).sum() / longest_K.sum())
+    return (row, share) if share >= LEAD_SHARE else None
 
 
 def _of_one_length(
