@@ -107,6 +107,31 @@ def test_ranks_that_exchange_gradients_within_groups_of_their_own_meet_at_their_
     assert "periodic_pause" not in {one.id for one in view.findings}
 
 
+@pytest.mark.parametrize(("seed", "spike"), crossed(range(3), [2 * MS, 45 * MS]))
+def test_meetings_are_found_beside_waits_of_a_crowded_host(seed: int, spike: float) -> None:
+    """Each eighth step rank 0 waits 64 ms; in one of twenty others a rank waits nearly as long for its own group."""
+    job = replace(OWN_GROUPS, meets_every=8, num_steps=400, seed=seed).with_faults(
+        Fault("data", (1,), 8 * MS)
+    )
+    found = folded(frames(job)).store.table()
+    assert found is not None
+    table = found[0]
+    random = np.random.default_rng(seed)
+    extra = (
+        spike
+        * random.uniform(0.3, 1.0, table.step_s_RK.shape)
+        * (random.random(table.step_s_RK.shape) < 0.05)
+    )
+    extra[:, 7::8] = 0.0
+    for last in range(7, 400, 8):  # of all this the meeting makes up: rank 0 waits by so much less or more
+        extra[0, last] = extra[1, last - 7 : last].sum() - extra[0, last - 7 : last].sum()
+    table.phase_s_PRK[COMM, :, :] += extra
+    table.step_s_RK[:, :] += extra
+    barrier = find_barrier(table, np.ones(2, dtype=np.bool_))
+    assert "wait" == barrier.evidence
+    assert 8 * MS == pytest.approx(float(np.nanmean(barrier.lateness_RK[1])), rel=0.25)
+
+
 @pytest.mark.parametrize(("seed", "meets_every"), crossed(range(4), [8, 20]))
 def test_nobody_is_named_among_healthy_groups(seed: int, meets_every: int) -> None:
     """Each rank waits at some meetings, nobody at all of them."""
@@ -121,11 +146,14 @@ def test_a_wait_of_half_of_the_ranks_is_no_pause_of_all() -> None:
     assert () == view.stragglers
 
 
-def test_waits_of_a_rank_that_meets_nobody_make_no_other_late() -> None:
-    """Each within its own group, at one pace; rank 0 waits 60 ms every 30 steps, rank 1 does not."""
-    found = folded(frames(replace(OWN_GROUPS, meets_every=10_000, num_steps=300))).store.table()
+@pytest.mark.parametrize(("seed", "every"), crossed(range(4), [0, 7, 30]))
+def test_waits_of_a_rank_that_meets_nobody_make_no_other_late(seed: int, every: int) -> None:
+    """Each within its own group, at one pace; rank 0 waits 60 ms every 30 steps, rank 1 does not: 3 ms "late"."""
+    job = replace(OWN_GROUPS, meets_every=10_000, num_steps=300, seed=seed, noise=0.01)
+    found = folded(frames(job)).store.table()
     assert found is not None
     table, alive = found[0], np.ones(2, dtype=np.bool_)
-    table.phase_s_PRK[COMM][0, 29::30] += 60 * MS
-    table.step_s_RK[0, 29::30] += 60 * MS
+    if every:
+        table.phase_s_PRK[COMM][0, every - 1 :: every] += 60 * MS
+        table.step_s_RK[0, every - 1 :: every] += 60 * MS
     assert "none" == find_barrier(table, alive).evidence

@@ -21,6 +21,8 @@ from tuiadvisor.metrics.steps.stood_clocks import stood_HK
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 MIN_KNOWN_SHARE: Final = 0.5  # of the steps must show a barrier before it is believed to be the job's rhythm
@@ -290,8 +292,9 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
     at = _where_all_wait(comm_RK, whole_K)
     rounds = None if at is None else _rounds(step_RK, comm_RK, at, exact=False)
     if rounds is None:
-        at = _where_some_wait_long(comm_RK, whole_K)
-        rounds = None if at is None else _rounds(step_RK, comm_RK, at, exact=True)
+        meetings = _where_some_wait_long(step_RK, comm_RK, whole_K)
+        found = (_rounds(step_RK, comm_RK, each, exact=True) for each in meetings)
+        rounds = next((each for each in found if each is not None), None)
     if rounds is None:
         return None
     wait_RK, known = rounds
@@ -308,26 +311,37 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
 
 
 def _where_all_wait(comm_RK: Floats, whole_K: Bools) -> Ints | None:
-    """Columns in which all ranks communicate; None where they are too few, or some do without the others."""
+    """Columns in which all ranks communicate; None where they are too few, or some do without the others.
+
+    Nor where they do in most steps: with others of their group, for they are not seen to meet all in each.
+    """
     waits_RK = (comm_RK > 0) & whole_K
     at = np.flatnonzero(waits_RK.all(axis=0))
     is_of_all = at.size >= waits_RK.any(axis=0).sum() * (1 - SAME_ROUND)
-    return at if at.size >= MIN_ROUNDS and is_of_all else None
+    return at if MIN_ROUNDS <= at.size <= MIN_KNOWN_SHARE * whole_K.size and is_of_all else None
 
 
-def _where_some_wait_long(comm_RK: Floats, whole_K: Bools) -> Ints | None:
-    """Columns in which somebody waits far longer than all do elsewhere; None where nothing tells the two apart.
+def _where_some_wait_long(step_RK: Floats, comm_RK: Floats, whole_K: Bools) -> Iterator[Ints]:
+    """Columns in which somebody waits far longer than all do elsewhere, or that keep the distance of the longest waits.
 
-    Ranks that communicate within groups of their own in each step meet the others at a few of them.
+    Ranks that communicate within groups of their own in each step meet the others at a few of them. The second, where
+    waits of other reasons are as long as those at meetings.
     """
     usual_R = row_median(np.where(whole_K, comm_RK, np.nan))
     beyond_K = np.where(whole_K, (comm_RK - usual_R[:, None]).max(axis=0), 0.0)
     columns = np.argsort(-beyond_K, kind="stable")
-    waits = np.maximum(beyond_K[columns], 1e-9)
+    waits = np.maximum(beyond_K[columns], EARLY_LEAVE * median(step_RK[np.isfinite(step_RK)]))
     ratios = waits[MIN_ROUNDS - 1 : -1] / waits[MIN_ROUNDS:]
-    if not ratios.size or ratios.max() < MIN_BREAK:
-        return None
-    return np.sort(columns[: MIN_ROUNDS + int(np.argmax(ratios))])
+    if not ratios.size:
+        return
+    if ratios.max() >= MIN_BREAK:
+        yield np.sort(columns[: MIN_ROUNDS + int(np.argmax(ratios))])
+    long = np.sort(columns[waits >= waits[MIN_ROUNDS - 1] / MIN_BREAK])
+    for distance in np.unique(np.diff(long)).tolist():
+        hits = np.bincount(long % distance)
+        comb = np.arange(int(hits.argmax()), beyond_K.size, distance)
+        if distance > 1 and comb.size >= MIN_ROUNDS and hits.max() >= MIN_KNOWN_SHARE * comb.size:
+            yield comb
 
 
 def _rounds(step_RK: Floats, comm_RK: Floats, at: Ints, *, exact: bool) -> tuple[Floats, Bools] | None:
