@@ -216,7 +216,7 @@ def test_no_panel_is_empty_without_a_reason() -> None:
     """Trend, phases, ranks and findings each say why they are empty."""
     text = "\n".join(screen(STATES["no ranks"], 80, 24))
     for reason in (
-        "no whole step was seen yet",
+        "no whole step seen yet",
         "no phase observed yet",
         "no rank known yet",
         "20 more steps",

@@ -193,7 +193,7 @@ def trend(view: RunView, width: int, rows: int) -> list[Line]:
         none = (
             NO_STEP_SEEN
             if view.is_without_steps
-            else "no whole step was seen yet: the trend starts with the first one"
+            else "no whole step seen yet: the trend starts with the first"
         )
         return [line((none, "dim"))][:rows]
     first, size = view.trend.first_step, view.trend.steps_per_bucket
