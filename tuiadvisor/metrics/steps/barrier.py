@@ -179,8 +179,10 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
     # Of arrivals that were no meetings each rank waits for its own gradients: that says nothing of the others.
     if not arrivals_seen and waits.sum() >= MIN_KNOWN_SHARE * num_present:
         complete_K = whole_K & (comm_known == expected).all(axis=0)
-        if _is_one_pace(table, complete_K):
-            return _by_wait(table, comm, complete_K)
+        # Groups that never meet keep a pace each, and within one who waits least is still its last.
+        meets_seldom = not _is_one_pace(table, complete_K)
+        rounds = _by_round(table, np.where(comm_known, comm, 0.0), whole_K) if meets_seldom else None
+        return rounds or _by_wait(table, comm, complete_K)
     return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
 
 
