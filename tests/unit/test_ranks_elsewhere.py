@@ -77,3 +77,26 @@ def test_half_of_the_ranks_that_wait_for_nobody_may_be_the_slow_ones() -> None:
     assert "it may be them that the others wait for" in half.verdict.sentence
     most = final_view(replace(quick, missing=(3,)))
     assert "keep" == most.verdict.decision
+
+
+@pytest.mark.parametrize(("missing", "told"), [((3,), 1), ((2, 3), 2)])
+@pytest.mark.parametrize("kind", ["forward", "decay"])
+def test_how_many_are_not_watched_is_said_of_one_too(missing: tuple[int, ...], told: int, kind: str) -> None:
+    """It was "for one of the 1 ranks that are not watched"."""
+    onset = 300 if kind == "forward" else 0
+    view = final_view(replace(FOUR, missing=missing).with_faults(Fault(kind, (3,), 9 * MS, onset=onset)))
+    (finding,) = [one for one in view.findings if one.id == "slower_since"]
+    assert "for a rank that is not watched, or for the network." in finding.message
+    assert f"Not watched: {told} of the job's ranks." in finding.message
+
+
+def test_no_keep_rests_on_half_of_the_ranks_where_their_order_is_unknown() -> None:
+    """Five of eight ranks were not watched, one of them late by half a step, and it was "Keep"."""
+    unseen = tuple(name for name in FOUR.observed if name != "comm_exposed")
+    job = replace(FOUR, barrier_seen=False, observed=unseen)
+    half = final_view(replace(job, missing=(2, 3)).with_faults(Fault("forward", (3,), 9 * MS)))
+    assert half.verdict.decision is None
+    assert "could not be observed, and 2 ranks were not compared" in half.verdict.sentence
+    most = final_view(replace(job, missing=(3,)))
+    assert most.verdict.decision == "keep"
+    assert "could not be observed, and 1 rank was not compared." in most.verdict.sentence

@@ -309,12 +309,14 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     healthy = next((entry for entry in judged if entry.rule.final), None)
     found = healthy.headline if healthy else NOTHING_FOUND
     sentence = f"Keep: {found}; the mean step takes {seconds(mean_s)}.{_largest(judged)}"
+    ranks = f"{_ranks(num_not_compared)} not compared"
     if _is_order_unknown(diagnosis):
-        sentence = (
-            f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
-        )
+        what = f"the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed"
+        if num_not_compared >= diagnosis.table.num_ranks:
+            return _undecided(f"{what}, and {ranks}")
+        sentence = f"Keep: {what}{f', and {ranks}' if num_not_compared else ''}."
     elif num_not_compared:
-        waits_s, ranks = diagnosis.waits_s, f"{_ranks(num_not_compared)} not compared"
+        waits_s = diagnosis.waits_s
         if waits_s is None or waits_s > MIN_EXCESS_SHARE * mean_s:
             waits = (
                 f", {seconds(waits_s)} of it waiting for the network or for a rank that was not seen"

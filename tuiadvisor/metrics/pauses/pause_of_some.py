@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.pauses.periodic import PAUSE_FACTOR
 from tuiadvisor.metrics.steps.arrays import median, row_median
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Bools
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
 
@@ -29,7 +30,21 @@ def of_some_alone(table: StepTable, barrier: Barrier, usual_K: Bools) -> Bools:
     """
     if barrier.evidence != "none" or table.num_ranks < 2 or not usual_K.any():
         return np.zeros_like(usual_K)
-    excess_K = barrier.cycle_K - median(barrier.cycle_K[usual_K])
+    usual_s = median(barrier.cycle_K[usual_K])
+    excess_K = barrier.cycle_K - usual_s
     longer_RK = table.step_s_RK - row_median(np.where(usual_K, table.step_s_RK, np.nan))[:, None]
-    num_long_K = np.count_nonzero(longer_RK >= MIN_LONGER * excess_K, axis=0)
-    return np.asarray((excess_K > 0) & (2 * num_long_K <= np.isfinite(longer_RK).sum(axis=0)))
+    known_RK = np.isfinite(longer_RK)
+    num_long_K = np.count_nonzero(
+        _near(np.where(known_RK, longer_RK, -np.inf)) >= MIN_LONGER * excess_K, axis=0
+    )
+    is_long_K = excess_K > (PAUSE_FACTOR - 1) * usual_s
+    return np.asarray(is_long_K & (2 * num_long_K <= known_RK.sum(axis=0)))
+
+
+def _near(values_RK: Floats) -> Floats:
+    """The largest of a step, the one before and the next.
+
+    What a rank does after an exchange makes its own record longer, and the next one of those that wait for it there.
+    """
+    padded_RK = np.pad(values_RK, ((0, 0), (1, 1)), constant_values=-np.inf)
+    return np.maximum(np.maximum(padded_RK[:, :-2], padded_RK[:, 2:]), values_RK)

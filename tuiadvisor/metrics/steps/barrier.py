@@ -31,6 +31,12 @@ MIN_KNOWN_SHARE: Final = 0.5  # of the steps must show a barrier before it is be
 # in 61 to 83 % of those of ranks that average their parameters every four.
 EARLY_LEAVE: Final = 0.05  # of the step
 MAX_EARLY_LEAVES: Final = 0.25  # of the steps
+# Of what a rank comes later it leaves later, in the middle one of the steps in which ranks come apart: half-way between
+# a meeting and none. Measured: 0 to 0.2 in DDP of as many ranks as cores and twice as many; 1 where each is for itself.
+LEAVES_AS_COME: Final = 0.5
+MIN_APART: Final = (
+    0.1  # of the steps; chosen: fewer may be single steps without a meeting, as the last one of an epoch
+)
 MIN_ROUNDS: Final = (
     4  # meetings, of ranks that meet every few steps only; chosen: three stretches between them
 )
@@ -171,11 +177,14 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
             return _by_arrival(table, complete_K)
     comm = table.phase_s_PRK[COMM]
     comm_known = np.isfinite(comm)
-    if arrivals_seen:  # each waits for its own gradients, which says nothing of when it meets the others
-        return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
     waits = (np.where(comm_known, comm, 0.0) > 0) & present
-    if waits.sum() >= MIN_KNOWN_SHARE * num_present:
-        return _by_wait(table, comm, whole_K & (comm_known == expected).all(axis=0))
+    # Of arrivals that were no meetings each rank waits for its own gradients: that says nothing of the others.
+    if not arrivals_seen and waits.sum() >= MIN_KNOWN_SHARE * num_present:
+        complete_K = whole_K & (comm_known == expected).all(axis=0)
+        # Groups that never meet keep a pace each, and within one who waits least is still its last.
+        meets_seldom = not _is_one_pace(table, complete_K)
+        rounds = _by_round(table, np.where(comm_known, comm, 0.0), whole_K) if meets_seldom else None
+        return rounds or _by_wait(table, comm, complete_K)
     return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
 
 
@@ -199,7 +208,8 @@ def _by_arrival(table: StepTable, complete_K: Bools) -> Barrier:
 def _leave_early(table: StepTable, complete_K: Bools) -> bool:
     """Whether ranks of a host often leave before its last one has come: then they do not meet there (local SGD).
 
-    A thread that launches work for a device leaves before anybody has come, and is not asked.
+    Or leave as far apart as they have come: who is in a long exchange of its own is still there when the last one
+    comes. A thread that launches work for a device leaves before anybody has come, and is not asked.
     """
     columns = np.flatnonzero(complete_K)
     if table.is_of_launches or columns.size < 2:
@@ -211,7 +221,32 @@ def _leave_early(table: StepTable, complete_K: Bools) -> bool:
     cycle_s = median(np.diff(column_median(release)))
     last = np.maximum.reduceat(np.where(np.isnan(arrive), -np.inf, arrive), begins, axis=0)
     first = np.minimum.reduceat(np.where(np.isnan(release), np.inf, release), begins, axis=0)
-    return bool(np.mean((last - first > EARLY_LEAVE * cycle_s).any(axis=0)) > MAX_EARLY_LEAVES)
+    comes_first = np.minimum.reduceat(np.where(np.isnan(arrive), np.inf, arrive), begins, axis=0)
+    is_early = last - first > EARLY_LEAVE * cycle_s
+    is_apart = last - comes_first > EARLY_LEAVE * cycle_s
+    if np.mean(is_early.any(axis=0)) > MAX_EARLY_LEAVES:
+        return True
+    if np.mean(is_apart.any(axis=0)) < MIN_APART:
+        return False
+    return median(_left_as_come(arrive, release, begins)[is_apart]) >= LEAVES_AS_COME
+
+
+def _left_as_come(arrive: Floats, release: Floats, begins: Ints) -> Floats:
+    """By how much later whoever comes later leaves, of what it comes later: 0 of a meeting, 1 where each leaves alone.
+
+    Of each host, rows from `begins` on, in each column.
+    """
+    known = np.isfinite(arrive) & np.isfinite(release)
+    of_row = np.repeat(np.arange(begins.size), np.diff(np.append(begins, known.shape[0])))
+    num = np.maximum(np.add.reduceat(known.astype(np.int64), begins, axis=0), 1)
+
+    def beyond_mean(values: Floats) -> Floats:
+        mean = np.add.reduceat(np.where(known, values, 0.0), begins, axis=0) / num
+        return np.where(known, values - mean[of_row], 0.0)
+
+    came, left = beyond_mean(arrive), beyond_mean(release)
+    spread = np.add.reduceat(came * came, begins, axis=0)
+    return np.asarray(np.add.reduceat(came * left, begins, axis=0) / np.maximum(spread, 1e-18))
 
 
 def _waited_before_s(table: StepTable) -> Floats:
@@ -230,6 +265,16 @@ def _waited_before_s(table: StepTable) -> Floats:
     np.maximum(elsewhere, 0.0, out=elsewhere)
     np.copyto(elsewhere, 0.0, where=unknown)
     return elsewhere
+
+
+def _is_one_pace(table: StepTable, complete_K: Bools) -> bool:
+    """Whether a step is as long on one rank as on the others, whoever is late, as where they meet in each."""
+    step_RK = np.where(complete_K, table.step_s_RK, np.nan)
+    step_RK = step_RK[np.isfinite(step_RK).any(axis=1)][:, complete_K]
+    if not step_RK.size:
+        return True
+    beyond_R = row_median(step_RK / column_median(step_RK))
+    return bool(np.ptp(beyond_R) <= SAME_ROUND)
 
 
 def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
@@ -313,25 +358,27 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
 def _where_all_wait(comm_RK: Floats, whole_K: Bools) -> Ints | None:
     """Columns in which all ranks communicate; None where they are too few, or some do without the others.
 
-    Nor where they do in most steps: with others of their group, for they are not seen to meet all in each.
+    Nor where that is in most steps, as they have been seen not to wait for each other there.
     """
     waits_RK = (comm_RK > 0) & whole_K
     at = np.flatnonzero(waits_RK.all(axis=0))
     is_of_all = at.size >= waits_RK.any(axis=0).sum() * (1 - SAME_ROUND)
-    return at if MIN_ROUNDS <= at.size <= MIN_KNOWN_SHARE * whole_K.size and is_of_all else None
+    is_now_and_then = MIN_ROUNDS <= at.size <= MIN_KNOWN_SHARE * whole_K.size
+    return at if is_of_all and is_now_and_then else None
 
 
 def _where_some_wait_long(step_RK: Floats, comm_RK: Floats, whole_K: Bools) -> Iterator[Ints]:
     """Columns in which somebody waits far longer than all do elsewhere, or that keep the distance of the longest waits.
 
-    Ranks that communicate within groups of their own in each step meet the others at a few of them. The second, where
-    waits of other reasons are as long as those at meetings.
+    Ranks that communicate within groups of their own in each step meet the others at a few of them, in half at most.
+    The second, where waits of other reasons are as long as those at meetings.
     """
     usual_R = row_median(np.where(whole_K, comm_RK, np.nan))
     beyond_K = np.where(whole_K, (comm_RK - usual_R[:, None]).max(axis=0), 0.0)
     columns = np.argsort(-beyond_K, kind="stable")
     waits = np.maximum(beyond_K[columns], EARLY_LEAVE * median(step_RK[np.isfinite(step_RK)]))
-    ratios = waits[MIN_ROUNDS - 1 : -1] / waits[MIN_ROUNDS:]
+    half = waits.size // 2
+    ratios = waits[MIN_ROUNDS - 1 : half] / waits[MIN_ROUNDS : half + 1]
     if not ratios.size:
         return
     if ratios.max() >= MIN_BREAK:
