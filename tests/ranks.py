@@ -342,6 +342,79 @@ def by_hand(rank: int, world: int) -> Step:
     return step
 
 
+def ddp_gathers(rank: int, world: int) -> Step:
+    """A contrastive loss over what all ranks have computed, gathered by a functional collective; rank 1 is slow."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed import _functional_collectives as functional
+
+    model = nn.parallel.DistributedDataParallel(Layer(LATE_S if rank == 1 else 0.002, 0.002))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    value, group = torch.randn(4, 16), dist.group.WORLD
+
+    def step() -> None:
+        optimizer.zero_grad()
+        mine = model(value)
+        everyone = functional.all_gather_tensor_autograd(mine, 0, group)
+        (mine @ everyone.T).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def ddp_behind_prompt(rank: int, world: int) -> Step:
+    """What DDP is given has a gradient, too, that all ranks sum: in backward, behind the exchange of DDP's own.
+
+    Rank 1 comes late to that sum.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed import _functional_collectives as functional
+
+    late_s = LATE_S if rank == 1 else 0.0
+
+    class Shared(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, value: Any) -> Any:
+            return value.view_as(value)
+
+        @staticmethod
+        def backward(_: Any, gradient: Any) -> Any:
+            time.sleep(late_s)
+            return functional.all_reduce(gradient, "sum", dist.group.WORLD) * 1
+
+    model = nn.parallel.DistributedDataParallel(Layer(0.002, 0.002))
+    prompt = nn.Parameter(torch.randn(4, 16))
+    optimizer = torch.optim.SGD([prompt, *model.parameters()], lr=0.01)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(Shared.apply(prompt)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def tensor_parallel(rank: int, world: int) -> Step:
+    """Two layers of which each rank holds a half; rank 1 is slow between them."""
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    class Slow(nn.Module):
+        def forward(self, value: Any) -> Any:
+            time.sleep(LATE_S if rank == 1 else 0.002)
+            return torch.relu(value)
+
+    model = nn.Sequential(nn.Linear(16, 16), Slow(), nn.Linear(16, 16))
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return plain_step(model)
+
+
 def plain_step(model: Any, data_s: float = 0.0) -> Step:
     """Forward, backward, optimizer, with the loop's own stopwatch."""
     import torch
@@ -381,6 +454,9 @@ SCENARIOS: dict[str, Callable[[int, int], Step]] = {
     "ddp_wrapper_evaluates": ddp_wrapper_evaluates,
     "ddp_frozen": ddp_frozen,
     "by_hand": by_hand,
+    "ddp_gathers": ddp_gathers,
+    "ddp_behind_prompt": ddp_behind_prompt,
+    "tensor_parallel": tensor_parallel,
 }
 
 if __name__ == "__main__":

@@ -94,12 +94,14 @@ class GradientWaits:
 
     def __init__(self, probe: Host) -> None:
         self.clock = probe.clock
+        self.pending = probe.forwards.pending
         self.open: dict[int, int] = {}  # id of a Work -> kind of its collective
 
     def after_call(self, kind: int) -> Any:
         """What to do when one ProcessGroup method has returned."""
 
-        def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], work: Any) -> None:
+        def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], work: Any) -> None:
+            self.pending.waited(self.clock, begin_ns, end_ns)
             self.issued(kind, work)
 
         return after
@@ -116,6 +118,7 @@ class GradientWaits:
         """Work.wait has returned."""
         clock = self.clock
         clock.said |= 1 << phases.COMM_EXPOSED
+        self.pending.waited(clock, begin_ns, end_ns)
         kind = self.open.pop(id(args[0]), None)
         if kind is not None and not clock.stepped:
             clock.later(self._book, begin_ns, end_ns)
@@ -141,6 +144,7 @@ class CallEvents:
         """What to do when one ProcessGroup method has returned."""
 
         def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], work: Any) -> None:
+            self.always.pending.waited(self.clock, begin_ns, end_ns)
             if kind in GRADIENT_KINDS:
                 self.always.issued(kind, work)
             if not self.clock.detail_flag:

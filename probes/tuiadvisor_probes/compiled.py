@@ -29,6 +29,7 @@ AROUND_THE_MODEL = (
     "step_clock",
     "books",
     "forward_look",
+    "functional_waits",
     "attributes",
 )
 

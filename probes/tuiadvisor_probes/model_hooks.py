@@ -10,6 +10,7 @@ On a device these are the times of launches; what its own clock says of the barr
 from __future__ import annotations
 
 import sys
+from collections import deque
 from operator import eq
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 ENGINE = "_engine_run_backward"  # what torch.autograd's backward and grad share, told apart by keyword
 MAX_AWAITED = 4  # modules at once
+MAX_WAITS = 256  # of one backward, the latest: those before DDP's last gradient do not count
+# Of such waits only Python's hooks know, and the native core does without them where it can. Nodes of a graph run in
+# one order in every step: after so many backwards whose waits were all over by then, one wait in so many is asked.
+SURE_AFTER, SELDOM = 8, 64
 MAX_PASSED = 8  # backwards: a module that none of them was of will have none
 SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root
 
@@ -40,6 +45,7 @@ class Forwards:
     def __init__(self, probe: Host) -> None:
         self.clock = probe.clock
         self.span = probe.eval_span
+        self.pending = PendingBarrier()
         torch: Any = sys.modules.get("torch")
         self.is_grad_enabled: Callable[[], bool] = torch.is_grad_enabled if torch else bool
 
@@ -116,11 +122,15 @@ class Awaited:
 class PendingBarrier:
     """What DDP's forwards left for the backwards that follow them: mostly one, of several modules several."""
 
-    __slots__ = ("arrival", "awaited")
+    __slots__ = ("arrival", "awaited", "num_apart", "num_left", "waits")
 
     def __init__(self) -> None:
         self.awaited: list[Awaited] = []  # in the order of their first forwards
         self.arrival: Any = None  # the handle of what tells the device's arrival in this backward
+        # For other collectives, in this backward.
+        self.waits: deque[tuple[int, int]] = deque(maxlen=MAX_WAITS)
+        self.num_apart = 0  # backwards in a row whose waits were all over before the last gradient came
+        self.num_left = 0  # waits to come of which nobody asks that
 
     def take_over(self, clock: StepClock) -> None:
         """What the native core awaits by itself, in plain steps of a training with one module, is awaited here."""
@@ -142,8 +152,29 @@ class PendingBarrier:
                 if one.ready_before is None:
                     one.looked()
 
+    def waited(self, clock: StepClock, begin_ns: int, end_ns: int) -> None:
+        """A wait for another collective is over and noted; DDP's exchange may have been under way meanwhile."""
+        if clock.thin.phase != phases.BACKWARD or not clock.thin.alert & sc.BARRIER:
+            return
+        if self.num_left:
+            self.num_left -= 1
+            return
+        self.take_over(clock)
+        self.waits.append((begin_ns, end_ns))
+
+    def waited_since(self, arrive_ns: int) -> int:
+        """So much of the time since then is booked as exposed communication already."""
+        since_ns = sum(
+            end_ns - max(begin_ns, arrive_ns) for begin_ns, end_ns in self.waits if end_ns > arrive_ns
+        )
+        if self.waits:
+            self.num_apart = 0 if since_ns else self.num_apart + 1
+            self.num_left = SELDOM if self.num_apart >= SURE_AFTER else 0
+        return since_ns
+
     def passed(self, exchanged: list[Awaited]) -> None:
         """A backward is over; who is still awaited is kept for a while: others' may come before its own."""
+        self.waits.clear()
         kept = [one for one in self.awaited if one not in exchanged and one.module is not None]
         for one in kept:
             one.num_passed += 1
@@ -158,7 +189,7 @@ class PendingBarrier:
 
 def install(probe: Host) -> None:
     """Patch DDP.forward, DDP._sync_buffers, FSDP1's forward and what torch.autograd.backward runs."""
-    pending = PendingBarrier()
+    pending = probe.forwards.pending
     probe.when_loaded(
         "torch.nn.parallel.distributed",
         "forward_ddp",
@@ -343,7 +374,7 @@ def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int)
     if last is None:
         return exchanged
     clock = probe.clock
-    clock.move(now - arrive, phases.BACKWARD, phases.COMM_EXPOSED)
+    clock.move(now - arrive - pending.waited_since(arrive), phases.BACKWARD, phases.COMM_EXPOSED)
     clock.said |= 1 << phases.COMM_EXPOSED
     clock.synchronized(arrive, now)
     if clock.detail_flag:

@@ -61,6 +61,7 @@ def calls() -> dict[str, Callable[[], object]]:
     import torch.distributed.pipelining
     from torch import nn
     from torch._C import _distributed_c10d as c10d
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
     from torch.distributed.pipelining import schedules, stage
     from torch.utils.data import dataloader
 
@@ -93,6 +94,7 @@ def calls() -> dict[str, Callable[[], object]]:
         getattr(c10d.ProcessGroup, name)(group, tensors)
         c10d.Work.wait(WORK)
 
+    awaited, complete = SimpleNamespace(completed=False), SimpleNamespace(completed=True)
     group, tensors = Group(), [torch.zeros(4)]
     loader, chunk, root = Loader(), Stage(), Root()
     optimizer = Nothing(root.parameters(), {})
@@ -104,6 +106,8 @@ def calls() -> dict[str, Callable[[], object]]:
         "optimizer and the step's record": optimizer.step,
         "all-reduce and its wait": lambda: collective("allreduce"),
         "broadcast and its wait": lambda: collective("broadcast"),
+        "wait for a functional collective": lambda: AsyncCollectiveTensor.trigger_wait(awaited),
+        "use of what has come by one": lambda: AsyncCollectiveTensor.trigger_wait(complete),
         "pipeline chunk": lambda: stage._PipelineStageBase.forward_one_chunk(chunk, 0),
         "pipeline wait": lambda: schedules._wait_batch_p2p([chunk]),
         "checkpoint (with event)": lambda: torch.serialization._legacy_save(0),
@@ -158,12 +162,14 @@ def hollow_out() -> None:
     """Replace what the hooks wrap by nothing, so that only hooks are measured."""
     import torch
     from torch._C import _distributed_c10d as c10d
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
     from torch.distributed.pipelining import schedules, stage
     from torch.utils.data import dataloader
 
     for name in ("allreduce", "broadcast"):
         setattr(c10d.ProcessGroup, name, lambda *_: WORK)
     setattr(c10d.Work, "wait", lambda _: None)  # noqa: B010 - of another signature on purpose
+    AsyncCollectiveTensor.trigger_wait = lambda _: None
     dataloader._BaseDataLoaderIter.__next__ = lambda self: self.batch
     stage._PipelineStageBase.forward_one_chunk = lambda *_: None
     schedules._wait_batch_p2p = lambda _: None

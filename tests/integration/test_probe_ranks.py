@@ -40,6 +40,7 @@ def waits(ranks: list[dict[str, Any]]) -> list[float]:
         ("ddp_wrapper_evaluates", 1, "forward"),
         ("ddp_frozen", 1, "backward"),
         ("by_hand", 1, "forward"),
+        ("ddp_gathers", 1, "forward"),
     ],
 )
 def test_late_rank_and_its_phase(tmp_path: Path, scenario: str, late_rank: int, late_phase: str) -> None:
@@ -58,6 +59,20 @@ def test_late_rank_and_its_phase(tmp_path: Path, scenario: str, late_rank: int, 
         last = rank["steps"][-2]
         assert {"forward", "backward", "comm_exposed", "optimizer"} <= observed_phases(last)
         assert (4 if scenario == "ddp_accumulation" else 1) == last["micro_steps"]
+
+
+def test_who_waits_within_tensor_parallel_layers_waits(tmp_path: Path) -> None:
+    """Its forward is as short as the work in it; the late rank's is longer, and that one waits for nobody."""
+    on_time, late = run("tensor_parallel", 2, tmp_path)
+    assert median(on_time, "comm_exposed_ns") - median(late, "comm_exposed_ns") > 0.6e9 * LATE_S
+    assert median(late, "forward_ns") - median(on_time, "forward_ns") > 0.6e9 * LATE_S
+
+
+def test_a_wait_behind_the_exchange_of_gradients_counts_once(tmp_path: Path) -> None:
+    """Within the backward that DDP's own exchange ends: on the rank that waits it was taken off backward twice."""
+    for rank in run("ddp_behind_prompt", 2, tmp_path):
+        for step in rank["steps"]:
+            assert_sums_to_step(step)
 
 
 @pytest.mark.alone

@@ -669,6 +669,7 @@ def test_skip_with_several_optimizers_is_one_step(tmp_path: Path) -> None:
 
 def owners() -> list[Any]:
     """Everything the probe patches."""
+    import torch.distributed._functional_collectives
     import torch.distributed.fsdp
     import torch.distributed.pipelining
     import torch.utils.data.dataloader as loader
@@ -691,6 +692,8 @@ def owners() -> list[Any]:
         torch.Tensor,
         c10d.ProcessGroup,
         c10d.Work,
+        torch.distributed._functional_collectives,
+        torch.distributed._functional_collectives.AsyncCollectiveTensor,
         nn.Module,
         Model,
         torch,

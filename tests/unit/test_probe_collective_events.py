@@ -33,6 +33,9 @@ class Probe:
             said=0, stepped=False, detail_flag=1, pid=os.getpid(), step=7, books=self.books,
             later=lambda book, *span: book(*span),
         )  # fmt: skip
+        self.waited: list[tuple[int, int]] = []
+        pending = SimpleNamespace(waited=lambda _clock, *span: self.waited.append(span))
+        self.forwards = SimpleNamespace(pending=pending)
         self.detail = SimpleNamespace(has_point_to_point=False)
         self.sequences = Sequences()
         self.ring = SimpleNamespace(put_event=lambda kind, rest: self.events.append((kind, *rest)))
@@ -86,6 +89,7 @@ def test_a_wait_for_gradients_is_the_barrier(
     assert probe.clock.said & 1 << phases.COMM_EXPOSED
     probe.wait(300, work)  # of a work that was waited for already
     assert len(probe.barriers) == is_barrier
+    assert [(100, 105), (200, 205), (300, 305)] == probe.waited  # all of it is communication already
 
 
 def test_a_call_and_its_wait_are_one_event(probe: Probe) -> None:

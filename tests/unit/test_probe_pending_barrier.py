@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from tuiadvisor_probes import phases
-from tuiadvisor_probes.model_hooks import MAX_AWAITED, MAX_PASSED, PendingBarrier, _book_barrier
+from tuiadvisor_probes import step_clock as sc
+from tuiadvisor_probes.model_hooks import (
+    MAX_AWAITED,
+    MAX_PASSED,
+    SELDOM,
+    SURE_AFTER,
+    PendingBarrier,
+    _book_barrier,
+)
 
 SIZE = 6  # gradients of a module
 
@@ -38,6 +46,8 @@ class Training:
             said=0,
             detail_flag=0,
             latest_ready=-1,
+            awaited=None,
+            thin=SimpleNamespace(phase=phases.BACKWARD, alert=sc.BARRIER),
             move=lambda *what: self.moved.append(what),
             synchronized=lambda *what: self.booked.append(what),
         )
@@ -176,3 +186,43 @@ def test_a_probe_that_leaves_takes_out_what_it_put_into_the_graph() -> None:
     pending.remove()
 
     assert [None] == removed
+
+
+def test_other_waits_behind_the_last_gradient_are_no_communication_twice() -> None:
+    """Nor what lies before it, or outside of a backward that ends in an exchange."""
+    one, training = module(), Training()
+    clock = training.probe.clock
+    training.forward(one, 100)
+    for begin, end in ((400, 500), (650, 720), (800, 850)):
+        training.pending.waited(clock, begin, end)
+    training.backward(300, 1_000, (one, 100, 700))
+
+    assert [300 - 20 - 50] == [moved_ns for moved_ns, *_ in training.moved]
+    assert [(700, 1_000)] == training.booked
+
+    clock.thin.phase = phases.FORWARD
+    training.pending.waited(clock, 1_150, 1_950)
+    clock.thin.phase, clock.thin.alert = phases.BACKWARD, 0
+    training.pending.waited(clock, 1_150, 1_950)
+    assert not training.pending.waits
+
+
+def test_waits_that_are_over_before_the_last_gradient_are_seldom_asked_about() -> None:
+    """The native core then books the exchange by itself; once one was not, all are asked."""
+    one, training = module(), Training()
+    pending, clock = training.pending, training.probe.clock
+    asked = []
+
+    def step(start: int, wait_at: int) -> None:
+        training.forward(one, start + 100)
+        pending.waited(clock, start + wait_at, start + wait_at + 10)
+        asked.append(bool(pending.waits))
+        training.backward(start + 300, start + 1_000, (one, start + 100, start + 700 + len(asked) % 2))
+
+    for number in range(SURE_AFTER + SELDOM + 1):
+        step(1_000 * number, 400)
+    assert SURE_AFTER * [True] + SELDOM * [False] + [True] == asked
+    asked.clear()
+    for number in range(SELDOM + 4):
+        step(1_000 * (1_000 + number), 800)
+    assert SELDOM * [False] + 4 * [True] == asked

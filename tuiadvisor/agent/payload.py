@@ -194,6 +194,7 @@ MODULE_ORDER: Final = (
     "packed_lengths",
     "loader_stages",
     "collective_hooks",
+    "functional_waits",
     "pipeline_hooks",
     "deepspeed_pipeline",
     "device_memory",

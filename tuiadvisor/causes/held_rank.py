@@ -1,6 +1,6 @@
 """A rank that something outside keeps from going on, and whose lateness does not tell it: unseen, or of too few steps.
 
-Tensor parallel layers and loops of one's own meet in calls that no hook sees, so no rank is late there. That a
+Compiled tensor parallel layers and loops of one's own meet in calls that no hook sees: no rank is late there. That a
 process is stopped, lacks a core or hits its CPU limit is seen of each rank nevertheless, and so is that they keep pace.
 """
 

@@ -2,8 +2,8 @@
 
 In: late ranks, the mesh of the model.  Out: who is late for a reason that was seen, and who only waits for such a one.
 
-Tensor parallel layers exchange activations in collectives that no hook sees, so at the gradient barrier the whole
-group arrives late when one of its ranks does.
+Tensor parallel layers exchange activations. Where no hook sees these collectives (in compiled code, on devices) the
+whole group arrives late at the gradient barrier when one of its ranks does.
 """
 
 from __future__ import annotations
