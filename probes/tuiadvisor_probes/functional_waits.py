@@ -1,7 +1,8 @@
 """Waits for functional collectives (torch.distributed._functional_collectives): DTensor's, and calls by hand.
 
 They pass neither ProcessGroup's methods nor Work.wait. What such a collective returns is a tensor that is waited for
-where it is first used, by a method of its class: that is watched. Torch's function `wait_tensor`, which that method
+where it is first used, by a method of its class: that is watched, of tensors on the host. On a device the thread goes
+on at once, and only its stream waits: nothing is changed there. Torch's function `wait_tensor`, which that method
 calls, stays what it is: compiled code names it, and would be compiled anew for another one in its place, at the attach
 and at the detach. Compiled code does not look through that class.
 """
@@ -51,7 +52,8 @@ def _unless_complete(original: Callable[..., Any], waits: Callable[..., Any]) ->
     """Each use of the tensor asks, once it is there too: no wait then, and nothing to note."""
 
     def tuiadvisor_hook(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(tensor, "completed", False) is True:
+        is_on_host = getattr(getattr(tensor, "elem", None), "is_cpu", False) is True
+        if not is_on_host or getattr(tensor, "completed", False) is True:
             return original(tensor, *args, **kwargs)
         return waits(tensor, *args, **kwargs)
 
