@@ -74,7 +74,8 @@ def train(handled):
     counts["lost"] += 1
 
 print("ready", flush=True)
-while not os.path.exists("stop"):
+parent = os.getppid()  # no signal ends it: a test that is killed must not leave it behind
+while not os.path.exists("stop") and os.getppid() == parent:
     offset_s = random.uniform(0.0001, 0.004)
     counts["sent"] += 1
     handled = counts["handled"]
