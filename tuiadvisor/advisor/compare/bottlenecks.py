@@ -24,7 +24,7 @@ TWO_MODELS: Final = "Two models"
 NOT_COMPARED: Final = "Not compared"
 STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a success worth its name
 
-_STILL_THERE: Final[dict[FindingState, FindingState]] = {"new": "uncovered", "resolved": "hidden"}
+_BY_A_REMARK: Final[dict[FindingState, FindingState]] = {"new": "uncovered", "resolved": "hidden"}
 
 
 def finding_changes(before: RunView, after: RunView, *, apart: str = "") -> tuple[FindingChange, ...]:
@@ -44,7 +44,7 @@ def finding_changes(before: RunView, after: RunView, *, apart: str = "") -> tupl
         state = _state(first, second, *amounts)
         # Where no number says how much of it is in the other run, that this says so itself, if only as a remark, does.
         if None in amounts and None not in noted:
-            state = _STILL_THERE.get(state, state)
+            state = _BY_A_REMARK.get(state, state)
         changes.append(_change(first, second, state, noted))
     changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
     return tuple(changes)
