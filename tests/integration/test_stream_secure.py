@@ -42,10 +42,19 @@ def own_address() -> str:
 class SecureHub:
     """A hub process whose tcp ports demand keys, and those who try."""
 
-    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1", *, behind: tuple[str, ...] = ()) -> None:
+        """behind: a command that becomes the hub, in front of the hub's own."""
         self.keys: SessionKeys = make_session_keys()
         self.record = folder / "run.tuirec"
-        command = [sys.executable, "-m", "tuiadvisor.stream.hub", "--record", str(self.record), "--keys"]
+        command = [
+            *behind,
+            sys.executable,
+            "-m",
+            "tuiadvisor.stream.hub",
+            "--record",
+            str(self.record),
+            "--keys",
+        ]
         command += ["--endpoint", f"tcp://{address}:*", "--viewer", f"ipc://{folder}/s/viewer"]
         command += ["--share", f"tcp://{address}:*"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
