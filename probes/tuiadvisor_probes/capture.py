@@ -154,9 +154,9 @@ class Window:
         activity = self.autograd.ProfilerActivity
         if self.uses_cuda() and activity.CUDA in self.autograd._supported_activities():
             profiler.kineto_activities.add(activity.CUDA)
+        self.profiler = profiler  # before it is on: a signal's handler may raise right behind that line
         profiler._prepare_trace()
         profiler._start_trace()
-        self.profiler = profiler
         self.say_who()
         for name in ("_prepare_profiler", "_enable_profiler"):
             self.patches.append(Patch(self.autograd, name, self.giving_way))

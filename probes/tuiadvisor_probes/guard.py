@@ -84,11 +84,25 @@ def is_the_hosts(error: BaseException) -> bool:
         return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     place = error.__traceback__
-    while handlers and place is not None:
-        if place.tb_frame.f_code in handlers:
+    while place is not None:
+        if place.tb_frame.f_code in handlers or _answers_a_signal(place.tb_frame):
             return True
         place = place.tb_next
     return False
+
+
+def _answers_a_signal(frame: Any) -> bool:
+    """Whether its arguments are a signal's number and the frame that it was called in: nobody but Python calls so.
+
+    Many a handler puts the former one back before it raises: then `signal.getsignal` does not know it any more.
+    """
+    held: list[Any] = []
+    for value in list(frame.f_locals.values()):  # arguments come first, in their order
+        held.extend(value if type(value) is tuple else (value,))
+    outer = frame.f_back
+    return outer is not None and any(
+        held[place] is outer and isinstance(held[place - 1], int) for place in range(1, len(held))
+    )
 
 
 def _code_of(handler: Any) -> Any:

@@ -108,15 +108,22 @@ def _limit(*_: object) -> None:
     raise TimeLimitError
 
 
+def _once(number: int, _frame: object) -> None:
+    """A handler that is none any more when it raises."""
+    signal.signal(number, signal.SIG_DFL)
+    raise TimeLimitError
+
+
 @pytest.mark.parametrize(
     ("handler", "raised"),
     [
         (_limit, TimeLimitError),
         (partial(_limit, 1), TimeLimitError),
+        (_once, TimeLimitError),
         (Exiting(), SystemExit),
         (signal.default_int_handler, KeyboardInterrupt),
     ],
-    ids=["function", "partial", "object", "Python's own"],
+    ids=["function", "partial", "none any more", "object", "Python's own"],
 )
 def test_what_a_handler_of_the_hosts_raises_amid_the_code_is_the_hosts(
     handler: Callable[..., object], raised: type[BaseException]
@@ -127,6 +134,7 @@ def test_what_a_handler_of_the_hosts_raises_amid_the_code_is_the_hosts(
     try:
         with pytest.raises(raised):
             exec(wrapped(code), {})  # noqa: S102  as the target does
+        signal.signal(signal.SIGUSR1, handler)
         block = build_block(_addresses(), wrapped(code).encode())
         base = _mapped(block.content)
         call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(base + block.pending_entry)

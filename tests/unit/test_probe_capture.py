@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,7 +48,11 @@ class Profile:
         """Nothing to prepare."""
 
     def _start_trace(self) -> None:
-        """Nor to start."""
+        """Nor to start, but for what is said to happen then."""
+        self.started()
+
+    def started(self) -> None:
+        """Nothing happens."""
 
 
 class Torch:
@@ -290,6 +295,31 @@ def test_a_probe_that_leaves_takes_the_window_with_it(torch: Torch) -> None:
     assert ["disabled", "stopped"] == torch.did[-2:]
     assert is_out(torch)
     window.remove()  # twice does nothing
+
+
+class TimeLimitError(Exception):
+    """What a signal's handler of the training raises."""
+
+
+def test_a_handler_that_raises_once_the_profiler_is_on_leaves_none_on(
+    torch: Torch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exception ends what it limits; the profiler goes first."""
+
+    def limit(*_: object) -> None:
+        raise TimeLimitError
+
+    former = signal.signal(signal.SIGUSR1, limit)
+    try:
+        monkeypatch.setattr(Profile, "started", lambda _: signal.raise_signal(signal.SIGUSR1))
+        begun(torch)
+        with pytest.raises(TimeLimitError):
+            torch.borders(4)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert torch.did[-2:] == ["disabled", "stopped"]
+    assert "handler raised" in torch.said()["why"]
+    assert is_out(torch)
 
 
 def test_a_profiler_that_does_not_stop_in_order_is_told(

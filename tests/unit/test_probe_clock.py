@@ -357,6 +357,7 @@ class InterruptedNotes(list[int]):
             signal.raise_signal(signal.SIGUSR1)
 
 
+@pytest.mark.parametrize("is_put_back", [False, True])
 @pytest.mark.parametrize("kind", [TimeLimitError, KeyboardInterrupt])
 @pytest.mark.parametrize("note", [1, 2, 3, 4])
 def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
@@ -364,10 +365,13 @@ def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
     time_ns: Clock,
     note: int,
     kind: type[BaseException],
+    is_put_back: bool,
 ) -> None:
     """A time limit or ^C that falls into our lines ends what it limits; the hook stays on, and no phase stays open."""
 
-    def limit(*_: object) -> None:
+    def limit(number: int, *_: object) -> None:
+        if is_put_back:
+            signal.signal(number, signal.SIG_DFL)
         raise kind
 
     clock, reader = recorded

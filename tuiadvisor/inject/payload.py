@@ -3,8 +3,8 @@
 In: Python source.  Out: pure-ASCII Python source that raises nothing of its own.
 
 Where it runs in the main thread, a handler of the host's signals may run between any two of its lines. What that raises
-is the host's, and passes: told by the handler's code in its traceback. A KeyboardInterrupt always is, for Python's own
-handler is not written in Python.
+is the host's, and passes: told in its traceback by the handler's code or, for one that has put the former handler back,
+by its arguments. A KeyboardInterrupt always is, for Python's own handler is not written in Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ except BaseException as error:
     codes = {getattr(handler, "__code__", None) for handler in handlers} - {None}
     is_the_hosts, place = isinstance(error, KeyboardInterrupt), error.__traceback__
     while place is not None:
-        is_the_hosts, place = is_the_hosts or place.tb_frame.f_code in codes, place.tb_next
+        frame, place, held = place.tb_frame, place.tb_next, []
+        for value in list(frame.f_locals.values()):
+            held += value if type(value) is tuple else (value,)
+        pairs = [pair for pair in zip(held, held[1:]) if pair[1] is frame.f_back and isinstance(pair[0], int)]
+        is_the_hosts = is_the_hosts or frame.f_code in codes or bool(frame.f_back and pairs)
     if is_the_hosts:
         raise
 """
