@@ -101,13 +101,18 @@ class RecentSteps:
             return
         cell = row * self.capacity + step % self.capacity
         self._steps.reshape(-1)[cell] = step
+        is_first = self._same is None
         if self._same is None:
             self._same = columns[:, 0].copy()
         differs = (columns != self._same[:, None]).any(axis=1)
         # Column by column, half the time of one assignment to all of them.
         for name, same, now_differs, column in zip(KEPT, self._same, differs, columns, strict=True):
             if now_differs and name not in self._values:
-                self._values[name] = np.full(self._steps.shape, same)
+                self._values[name] = made = np.zeros(self._steps.shape, dtype=np.int64)
+                if (
+                    not is_first
+                ):  # else nothing else is held, and memory that nobody has touched is no memory yet
+                    np.copyto(made, same, where=self._steps != UNKNOWN)
             if name in self._values:
                 self._values[name].reshape(-1)[cell] = column
 
