@@ -5,7 +5,7 @@ From Python: `tuiadvisor.open("x.tuirec")`, `compare`, `scale`, `watch` (docs/py
 
 from __future__ import annotations
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 _FROM_PYTHON = ("LiveRun", "Run", "TuiadvisorError", "compare", "open", "scale", "watch")
 
 
