@@ -109,9 +109,7 @@ class RecentSteps:
         for name, same, now_differs, column in zip(KEPT, self._same, differs, columns, strict=True):
             if now_differs and name not in self._values:
                 self._values[name] = made = np.zeros(self._steps.shape, dtype=np.int64)
-                if (
-                    not is_first
-                ):  # else nothing else is held, and memory that nobody has touched is no memory yet
+                if not is_first:  # only what is held is believed: the rest stays memory that nobody touches
                     np.copyto(made, same, where=self._steps != UNKNOWN)
             if name in self._values:
                 self._values[name].reshape(-1)[cell] = column
