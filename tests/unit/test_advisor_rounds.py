@@ -107,6 +107,23 @@ def test_ranks_that_exchange_gradients_within_groups_of_their_own_meet_at_their_
     assert "periodic_pause" not in {one.id for one in view.findings}
 
 
+@pytest.mark.parametrize(
+    ("attach", "meets_every"), crossed([(30, 0), (0, 30), (13, 0, 17, 0), (5, 17, 40, 3)], [8, 25])
+)
+def test_ranks_that_were_attached_at_other_places_of_a_round_have_the_others_all_the_same(
+    attach: tuple[int, ...], meets_every: int
+) -> None:
+    """It was "a pause of 251 ms every 25 steps stops all ranks": of the first round not all was known of all."""
+    job = replace(
+        OWN_GROUPS, num_ranks=len(attach), meets_every=meets_every, num_steps=12 * meets_every, noise=0.01
+    )
+    view = final_view(replace(job, attach=attach).with_faults(Fault("forward", (1,), 10 * MS)))
+    assert [1] == [one.rank for one in view.stragglers]
+    assert "periodic_pause" not in {one.id for one in view.findings}
+    assert view.window.first_step is not None
+    assert view.window.first_step >= 0
+
+
 @pytest.mark.parametrize(("seed", "spike"), crossed(range(3), [2 * MS, 45 * MS]))
 def test_meetings_are_found_beside_waits_of_a_crowded_host(seed: int, spike: float) -> None:
     """Each eighth step rank 0 waits 64 ms; in one of twenty others a rank waits nearly as long for its own group."""

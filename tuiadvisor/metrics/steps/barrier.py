@@ -399,12 +399,20 @@ def _rounds(step_RK: Floats, comm_RK: Floats, at: Ints, *, exact: bool) -> tuple
     """
     pace_RK, wait_RK = _of_rounds(step_RK, at), _of_rounds(comm_RK, at)
     pace_K = column_median(pace_RK)
-    known = np.isfinite(pace_K) & (pace_K > 0)
+    # Of a rank that came amid a round nothing is known of that one; before, it is not asked for.
+    is_whole_K = (np.isfinite(pace_RK) | np.isnan(step_RK)).all(axis=0)
+    known = is_whole_K & np.isfinite(pace_K) & (pace_K > 0)
     if not known.any():
         return None
-    usual_K = np.ptp(wait_RK[:, known], axis=0) if exact else pace_K[known]
-    apart_K = np.ptp(pace_RK[:, known], axis=0) / np.maximum(usual_K, 1e-12)
+    wait_RK = np.where(np.isfinite(pace_RK), wait_RK, np.nan)
+    usual_K = _spread(wait_RK[:, known]) if exact else pace_K[known]
+    apart_K = _spread(pace_RK[:, known]) / np.maximum(usual_K, 1e-12)
     return (wait_RK, known) if float(np.median(apart_K)) <= SAME_ROUND else None
+
+
+def _spread(values_RK: Floats) -> Floats:
+    """Between the ranks that are known, in each column."""
+    return np.asarray(column_max(values_RK) + column_max(-values_RK))
 
 
 def keeps_pace(table: StepTable, columns: Ints, row: int) -> bool:
