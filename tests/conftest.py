@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import skips
 from thinned import num_examples
 
+pytest.register_assert_rewrite("probing")  # what it compares is shown where it differs
 # Rules of whoever runs the tests must not decide them; processes that tests start inherit this.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
 os.environ.pop("TUIADVISOR_LOG", None)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ANY_PHASE = -1
 STAY_OUT = -1
+OURS = __name__.partition(".")[0]
 KEEP_BOOKS = (books.__name__, step_clock.__name__)
 MAX_ERRORS_PER_HOOK = 1  # a hook that failed once has met a world it was not written for
 
@@ -94,15 +95,17 @@ def is_the_hosts(error: BaseException) -> bool:
 def _answers_a_signal(frame: Any) -> bool:
     """Whether its arguments are a signal's number and the frame that it was called in: nobody but Python calls so.
 
-    Many a handler puts the former one back before it raises: then `signal.getsignal` does not know it any more.
+    Many a handler puts the former one back before it raises: then `signal.getsignal` does not know it any more. Frames
+    of our own are none and are not asked: up to Python 3.12 what is asked for its names keeps what they were, the
+    caught exception too, and with that all frames above, down to the model, until garbage is collected.
     """
+    name, outer = frame.f_globals.get("__name__"), frame.f_back
+    if outer is None or (type(name) is str and name.startswith(OURS)):
+        return False
     held: list[Any] = []
     for value in list(frame.f_locals.values()):  # arguments come first, in their order
         held.extend(value if type(value) is tuple else (value,))
-    outer = frame.f_back
-    return outer is not None and any(
-        held[place] is outer and isinstance(held[place - 1], int) for place in range(1, len(held))
-    )
+    return any(held[place] is outer and isinstance(held[place - 1], int) for place in range(1, len(held)))
 
 
 def _code_of(handler: Any) -> Any:

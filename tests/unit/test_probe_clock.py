@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from tuiadvisor.events import STEP_COLUMNS, StepFlag
 from tuiadvisor_probes import books, guard, phases, ring, step_clock
-from tuiadvisor_probes.guard import Hook, timed
+from tuiadvisor_probes.guard import Hook, is_the_hosts, timed
 from tuiadvisor_probes.patch import Patch
 
 
@@ -393,6 +395,30 @@ def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
     clock.flush()
     (row,) = rows(reader)
     assert 5 == row["other_ns"] == row["end_ns"] - row["begin_ns"]
+
+
+def test_to_ask_whose_an_exception_is_keeps_nothing_of_the_hosts() -> None:
+    """The frame of ours that has caught it would: with it the exception, and with that all frames above."""
+
+    class Model:
+        pass
+
+    inside: dict[str, Any] = {"__name__": step_clock.__name__, "is_the_hosts": is_the_hosts}
+    exec(  # noqa: S102
+        "def look():\n    try:\n        {}['none']\n    except Exception as error:\n        return is_the_hosts(error)",
+        inside,
+    )
+
+    def train() -> weakref.ref[Model]:
+        model = Model()
+        assert not inside["look"]()
+        return weakref.ref(model)
+
+    gc.disable()
+    try:
+        assert train()() is None
+    finally:
+        gc.enable()
 
 
 def nested(levels: int, call: Callable[[Any], str]) -> str:

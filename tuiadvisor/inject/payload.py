@@ -34,7 +34,9 @@ except BaseException as error:
     is_the_hosts, place = isinstance(error, KeyboardInterrupt), error.__traceback__
     while place is not None:
         frame, place, held = place.tb_frame, place.tb_next, []
-        for value in list(frame.f_locals.values()):
+        # Of our own it would keep what they have caught, and with that all frames above, the host's too.
+        is_ours = str(frame.f_globals.get("__name__")).startswith(("tuiadvisor_probes", "_tuiadvisor"))
+        for value in [] if is_ours else list(frame.f_locals.values()):
             held += value if type(value) is tuple else (value,)
         pairs = [pair for pair in zip(held, held[1:]) if pair[1] is frame.f_back and isinstance(pair[0], int)]
         is_the_hosts = is_the_hosts or frame.f_code in codes or bool(frame.f_back and pairs)
