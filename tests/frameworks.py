@@ -27,6 +27,7 @@ TOKENS = 16
 FOREVER = 10_000_000
 STEPS_UNTIL_READY = 8
 READS_UNTIL_READY = 60  # thirty batches: past the start, before the first evaluation
+WATCHED_S = 5.0  # before the rank of the elastic job dies
 
 
 class Tokens(Dataset):
@@ -237,11 +238,14 @@ def elastic(folder: str) -> None:
     if RANK == 1 and not died.exists():
         import threading
 
-        def die() -> None:
+        def die_once_watched() -> None:
+            while "_tuiadvisor_probe.install" not in sys.modules:
+                time.sleep(0.2)
+            time.sleep(WATCHED_S)
             died.touch()
             os._exit(3)
 
-        threading.Timer(float(os.environ["DIE_AFTER_S"]), die).start()
+        threading.Thread(target=die_once_watched, daemon=True).start()
     # A store a round: gloo took the dead rank's address out of torchrun's own.
     store = f"file://{folder}/store.{os.environ['TORCHELASTIC_RESTART_COUNT']}"
     world = int(os.environ["WORLD_SIZE"])

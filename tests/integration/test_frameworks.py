@@ -235,11 +235,11 @@ def test_an_agent_on_each_node_of_a_ray_cluster(tmp_path: Path) -> None:
 def test_elastic_restart_is_picked_up(tmp_path: Path) -> None:
     """`torchrun --max-restarts`: rank 1 dies while watched; the ranks of the second round are attached and measured."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
-    launcher = start("elastic", tmp_path, torchrun, DIE_AFTER_S="14")
+    launcher = start("elastic", tmp_path, torchrun)
     try:
         first = wait_for_ready(tmp_path, 2, [launcher])
         recording = str(tmp_path / "run")
-        command("record", "--pid", str(launcher.pid), "-o", recording, "--for", "38s")
+        command("record", "--pid", str(launcher.pid), "-o", recording, "--for", "60s")
         again = set(wait_for_ready(tmp_path, 4, [launcher])) - set(first)
         document = json.loads(command("diagnose", recording, "--json"))
     finally:
