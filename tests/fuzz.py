@@ -391,6 +391,12 @@ def too_slow(*_: object) -> None:
     raise TooSlowError
 
 
+def made(target: Target, seed: int, number: int) -> bytes:
+    """An input by its number, the same every time."""
+    chance = random.Random(f"{seed} {target.name} {number}")  # noqa: S311 - as it says
+    return target.hurt(chance.choice(target.good), chance)
+
+
 def one_input(target: Target, data: bytes, count: Count) -> str:
     """Try it; what is wrong, or nothing."""
     begin_s = time.process_time()
@@ -424,9 +430,7 @@ def run(seed: int, first: int, num_inputs: int, chosen: Sequence[Target]) -> boo
             count = counts[target.name]
             if count.num_findings >= MAX_FINDINGS:
                 continue
-            chance = random.Random(f"{seed} {target.name} {number}")  # noqa: S311 - the same damage every time
-            data = target.hurt(chance.choice(target.good), chance)
-            if wrong := one_input(target, data, count):
+            if wrong := one_input(target, made(target, seed, number), count):
                 count.num_findings += 1
                 print(f"FOUND {target.name}, input {number} of seed {seed}: {wrong}", flush=True)
     print(

@@ -10,24 +10,25 @@ import os
 import random
 import re
 import struct
+import time
 from binascii import crc32
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
 import orjson
 from fuzz_target import Target, from_file, hurt_json
 from fuzzed_processes import Shown, good_object, hurt_object, names_in, odd_process, odd_repository
+from test_agent_attach import rank_process
 from test_fuzz import OFFSETS, WORDS, finite
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.info import parse_info
-from tuiadvisor.agent.stepless import Stepless
+from tuiadvisor.agent.rank_link import RankLink
 from tuiadvisor.agent.timespace import RankClock
-from tuiadvisor.agent.training_thread import StandingThread
 from tuiadvisor.agent.workingcopy import git_commit
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import process
@@ -37,6 +38,8 @@ from tuiadvisor_probes import ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tuiadvisor.agent.session import RingSession
 
 NUM_RECORDS = 8
 VIEWED = 8  # of so many rings one is folded and judged, too: that takes twenty times as long as the rest
@@ -148,12 +151,15 @@ def drained(path: Path) -> object:
     """The way of a rank's records: ring, frames, fold, view; every frame is one, the view is finite."""
     reader = ring.RingReader(str(path))
     try:
-        info, number = check_info(parse_info(reader.info())), reader.get_u64(ring.OFFSET_PID)
-        link: Any = SimpleNamespace(
-            reader=reader, rank=1, session=SimpleNamespace(is_whole=lambda _: True), state=RankState.LIVE,
-            detail="", detach_reason=None, clock=RankClock((number % 3 - 1) * 10**18), standing=StandingThread(),
-            process=SimpleNamespace(pid=os.getpid()), stepless=Stepless(os.getpid()), thread=None,
-        )  # fmt: skip
+        info, number = parse_info(reader.info()), reader.get_u64(ring.OFFSET_PID)
+        check_info(info)
+        # A rank as the agent holds it: whatever is asked of one later is asked here too.
+        link = RankLink(rank_process(os.getpid(), 1))
+        link.reader, link.state, link.info = reader, RankState.LIVE, dataclasses.replace(info, rank=1)
+        link.session = cast("RingSession", SimpleNamespace(is_whole=lambda _: True))
+        link.clock = RankClock((number % 3 - 1) * 10**18)
+        link.stepless.look(reader, link.info, time.monotonic_ns(), time.monotonic_ns())
+        link.under_way.look(*reader.now())
         drain = Drain()
         drain.take(link)
         advisor = Advisor() if number % VIEWED == 0 else None
