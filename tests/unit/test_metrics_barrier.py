@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, folded, frames
@@ -77,6 +79,14 @@ def test_where_one_alone_meets_somebody_nobody_s_order_is_known(num_ranks: int) 
     assert "none" == barrier.evidence
     assert np.isnan(barrier.lateness_RK).all()
     assert np.isfinite(barrier.cycle_K[1:]).all()
+
+
+def test_who_has_not_come_yet_is_no_stage() -> None:
+    """The records of the rank that is attached second are still to come: that is no order, and no want of one."""
+    table = table_of(replace(QUIET, num_ranks=2))
+    table.present_RK[1] = False
+    table.arrive_s_RK[1] = table.release_s_RK[1] = np.nan
+    assert "none" != find_barrier(table, np.ones(2, dtype=np.bool_)).evidence
 
 
 def test_hosts_with_other_clocks_are_compared_by_their_common_releases() -> None:

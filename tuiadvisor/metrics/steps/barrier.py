@@ -171,7 +171,7 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
     arrive_known = np.isfinite(table.arrive_s_RK) & np.isfinite(table.release_s_RK)
     num_present = max(int(present.sum()), 1)
     complete_K = whole_K & (arrive_known == expected).all(axis=0)
-    if not complete_K.any() and _some_arrive(arrive_known, present):
+    if not complete_K.any() and _some_arrive(arrive_known[:, whole_K], present[:, whole_K]):
         return _none(table)
     arrivals_seen = (arrive_known & present).sum() >= MIN_KNOWN_SHARE * num_present
     if arrivals_seen and not _leave_early(table, complete_K):
