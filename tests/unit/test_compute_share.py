@@ -29,7 +29,7 @@ def test_work_that_no_hook_sees_is_no_overhead(unseen: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("other_ms", "is_told"), [(0.3, False), (30, True)])
 def test_what_no_hook_sees_is_told_apart_from_overhead(other_ms: float, is_told: bool) -> None:
-    """Of a pipeline that calls model.forward() it said that all but 29 % was waiting and overhead: 37 % was not seen."""
+    """Of a pipeline that calls model.forward() it said that all but 29 % was waiting and overhead; 37 % was unseen."""
     view = final_view(Job(other_s=other_ms * MS, data_s=25 * MS))
     (found,) = [one for one in view.findings if one.id == "little_compute"]
     assert ("passes in code that no hook sees" in found.message) == is_told
