@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # input: waits for its next batch.  compute: in every training.  sync: waits for other ranks, or moves data to them.
 # idle: has no work in a pipeline.  pause: now and then, and no work of a step.  rest: logging, Python, anything without
@@ -154,6 +154,15 @@ CHAIN: Final = of_kind("input", "copy", "compute", "sync")
 HOOKED: Final = tuple(phase.name for phase in TABLE if phase.is_hooked)
 GROWING: Final = tuple(phase.name for phase in TABLE if phase.grows_with_batch)
 AFTER_BARRIER: Final = tuple(phase.name for phase in TABLE if phase.is_after_barrier)
+
+
+def computing(parts: Mapping[str, float | None]) -> float | None:
+    """What forward, backward and optimizer take of these; None where one was not seen, as its time is in another part.
+
+    Where gradients are made by a function (torch.func) no hook sees a forward: the rest of the step is no overhead.
+    """
+    known = [value for name in COMPUTE if (value := parts.get(name)) is not None]
+    return sum(known) if len(known) == len(COMPUTE) else None
 
 
 def probe_constants() -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .attributes import NOTHING, entries, is_operated_unheard, own, shape_and_type, unheard
 from .guard import INSPECTION, attempt
+from .step_clock import LOOKING
 
 if TYPE_CHECKING:
     from .host import Host
@@ -81,12 +82,14 @@ class ForwardLook:
         self.former, forwards.is_grad_enabled = forwards.is_grad_enabled, self
         self.fast = set(roots.fast)
         roots.fast.clear()  # the very set that the hooks hold
+        self.probe.clock.alert(LOOKING, True)
 
     def disarm(self) -> None:
         """All as before."""
         if self.former is not None:
             self.probe.forwards.is_grad_enabled, self.former = self.former, None
             self.probe.roots.fast.update(self.fast)
+            self.probe.clock.alert(LOOKING, False)
 
     def __call__(self) -> bool:
         """Asked by the hook of a forward, in the training thread."""

@@ -61,6 +61,7 @@ FAR = 1 << 62
 
 # Bits of Thin.alert: what a hook has to look after beyond noting that it was passed.
 STEPPED, GONE, BROKEN, DEVICE, EVALUATING, MEASURING, BARRIER, ASKING = 1, 2, 4, 8, 16, 32, 64, 128
+LOOKING = 256  # somebody reads the arguments of the next forward: the native core leaves it to Python's hook
 STOPPED = GONE | BROKEN
 CARE = STEPPED | ASKING | STOPPED | DEVICE | EVALUATING
 

@@ -341,6 +341,27 @@ def test_facts_of_strangers_are_believed_by_type() -> None:
     assert stack_of({0: {}}) is None
 
 
+def test_what_one_rank_did_not_see_is_no_difference() -> None:
+    """Input and precision are read in a single forward, and that of rank 0 may not have come by."""
+    seen: dict[str, int | str] = {"mm": 5, "autocast": "off", "input": "4x64", "input_dtype": "int64"}
+    found = stack_of({0: {"mm": 5}, 1: seen, 2: {**seen, "autocast": "bfloat16"}})
+    assert found is not None
+    assert found.facts == seen
+    assert found.differing == ("autocast",)
+    without = stack_of({0: {"mm": 5}, 1: {"mm": 5, "wrappers": "DDP"}})
+    assert without is not None
+    assert without.differing == ("wrappers",)  # its absence is an answer
+
+
+def test_a_loader_is_told_as_one_rank_has_it() -> None:
+    """Without workers there is nothing to prefetch: another rank's answer to that is not this one's."""
+    loader: dict[str, int | str] = {"workers": 2, "pin_memory": 0, "prefetch": 2}
+    found = stack_of({0: {"mm": 5, "workers": 0, "pin_memory": 0}, 1: {"mm": 5, **loader}})
+    assert found is not None
+    assert found.facts == {"mm": 5, "workers": 0, "pin_memory": 0}
+    assert found.differing == ("prefetch", "workers")
+
+
 def work(name: str, flops: float, num_bytes: float, seconds: float) -> OpWork:
     return OpWork(name, "8x8", "float32", 2, seconds, flops, num_bytes)
 

@@ -39,6 +39,17 @@ def test_the_clock_alone_is_enough_on_one_host() -> None:
     assert (12, "clock") == (found.offset, found.by)
 
 
+@pytest.mark.parametrize("is_reference", [True, False])
+def test_a_release_is_no_step_s_end(is_reference: bool) -> None:
+    """The stages of a pipeline of the training's own: one ends its steps in an all-reduce, the other meets nobody."""
+    ends = without_seq(steps(0, 100, seed=3))
+    early_ns = np.random.default_rng(4).integers(STEP_NS // 5, STEP_NS // 2, 100)
+    released = RankSteps(ends.step, ends.seq, ends.mark_ns - early_ns, end_ns=ends.mark_ns)
+    other = without_seq(steps(12, 40, late_ns=3_000_000, seed=2))
+    found = align(*((released, other) if is_reference else (other, released)), same_clock=True)
+    assert (12 if is_reference else -12, "clock") == (found.offset, found.by)
+
+
 def test_the_sequence_alone_is_enough_between_hosts() -> None:
     """Clocks of hosts an hour apart are not asked."""
     found = align(REFERENCE, steps(12, 40, late_ns=3600 * 10**9), same_clock=False)

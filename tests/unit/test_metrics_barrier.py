@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, folded, frames
@@ -63,6 +65,28 @@ def test_one_rank_alone_has_nobody_to_be_compared_with() -> None:
     barrier = barrier_of(Job(num_ranks=1, num_steps=30))
     assert "none" == barrier.evidence
     assert np.isnan(barrier.work_RK).all()
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_where_one_alone_meets_somebody_nobody_s_order_is_known(num_ranks: int) -> None:
+    """The last stage of a pipeline without a hook sums up the loss: its steps are steps, and no one is late in them.
+
+    With two ranks that were arrivals in half of all records, which was taken for the job's rhythm, and no step counted.
+    """
+    table = table_of(Job(noise=0.0, spike_chance=0.0, num_steps=30, num_ranks=num_ranks))
+    table.arrive_s_RK[:-1] = table.release_s_RK[:-1] = np.nan
+    barrier = find_barrier(table, np.ones(num_ranks, dtype=np.bool_))
+    assert "none" == barrier.evidence
+    assert np.isnan(barrier.lateness_RK).all()
+    assert np.isfinite(barrier.cycle_K[1:]).all()
+
+
+def test_who_has_not_come_yet_is_no_stage() -> None:
+    """The records of the rank that is attached second are still to come: that is no order, and no want of one."""
+    table = table_of(replace(QUIET, num_ranks=2))
+    table.present_RK[1] = False
+    table.arrive_s_RK[1] = table.release_s_RK[1] = np.nan
+    assert "none" != find_barrier(table, np.ones(2, dtype=np.bool_)).evidence
 
 
 def test_hosts_with_other_clocks_are_compared_by_their_common_releases() -> None:

@@ -334,3 +334,16 @@ def test_the_ranks_are_aligned_by_the_module_that_is_left(
         unknown = [row["step"] for row in observed.steps[2:] if row["group_seq"] < 0]
         assert len(unknown) <= 1, unknown
         assert min(row["num_collectives"] for row in observed.steps) >= -1
+
+
+@pytest.mark.parametrize("which", ["0", "1"])
+def test_what_a_replica_is_given_is_seen(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core's gate of DDP's forward asks nobody by itself; once somebody wants to look, it has to."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", which)
+    one = Training()
+    with probed(tmp_path) as observed:
+        for _ in range(NUM_STEPS):
+            one.loss().backward()
+            one.optimizer.step()
+        told = observed.info["model"]
+    assert (told["input"], told["input_dtype"], told["autocast"]) == ("4x4", "float32", "off")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.causes.cause import Cause, share_of
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none
-from tuiadvisor.phases import COMPUTE
+from tuiadvisor.phases import computing
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -20,7 +20,6 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     table = diagnosis.table
     step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
     phase_share = shares(diagnosis.job_seconds)
-    compute = [share for name in COMPUTE if (share := phase_share[name]) is not None]
     waits_s = diagnosis.waits_s
     return {
         "num_ranks": table.num_ranks,
@@ -35,7 +34,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "barrier_wait_s": waits_s,
         "barrier_wait_share": share_of(waits_s, step_s),
         "comm_exposed_share": phase_share["comm_exposed"],
-        "compute_share": sum(compute) if compute else None,
+        "compute_share": computing(phase_share),
         "unseen_share": phase_share["other"],
     }
 

@@ -16,6 +16,13 @@ MAX_FACTS: Final = 100
 MAX_TEXT: Final = 100
 # What may differ by rank without a word: its own batch and cost, and what it holds of a model that is shared out.
 OWN: Final = frozenset({"input", "packed", "gathered_us", "steps_before"})
+# What is read in a single forward or at a single batch, together: where none of it is told it was not seen there.
+SEEN_AT_ONCE: Final = (
+    ("autocast",),
+    ("input", "input_dtype", "packed"),
+    ("micro_steps",),
+    ("workers", "pin_memory", "persistent_workers", "prefetch"),
+)
 
 
 def believed(value: object) -> dict[str, int | str]:
@@ -34,13 +41,23 @@ def believed(value: object) -> dict[str, int | str]:
 
 
 def stack_of(by_rank: Mapping[int, Mapping[str, int | str]]) -> Stack | None:
-    """Of the lowest rank that says something, with the names in which others differ; None: nobody says anything."""
+    """Of the lowest rank that says something, with the names in which others differ; None: nobody says anything.
+
+    What is seen at a single moment is told by the lowest rank that saw it, and differs only among those.
+    """
     told = [by_rank[rank] for rank in sorted(by_rank) if by_rank[rank]]
     if not told:
         return None
-    first = told[0]
-    names = {name for facts in told for name in facts} - OWN
-    differing = sorted(
-        name for name in names if any(facts.get(name) != first.get(name) for facts in told[1:])
-    )
-    return Stack(dict(first), tuple(differing))
+    together = {name for group in SEEN_AT_ONCE for name in group}
+    facts = {name: value for name, value in told[0].items() if name not in together}
+    differing = _differing(told, {name for each in told for name in each} - OWN - together)
+    for group in SEEN_AT_ONCE:
+        saw = [each for each in told if any(name in each for name in group)]
+        if saw:
+            facts |= {name: saw[0][name] for name in group if name in saw[0]}
+            differing += _differing(saw, set(group) - OWN)
+    return Stack(facts, tuple(sorted(differing)))
+
+
+def _differing(told: list[Mapping[str, int | str]], names: set[str]) -> list[str]:
+    return [name for name in names if any(each.get(name) != told[0].get(name) for each in told[1:])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.phases import COMPUTE, GROWING
+from tuiadvisor.phases import GROWING, computing
 from tuiadvisor.scaling.batch import law_of_batches
 from tuiadvisor.views.devices import num_devices
 from tuiadvisor.views.measured import mean_known, watched
@@ -308,10 +308,8 @@ def share_of_step(run: Facts, value_s: float | None) -> float | None:
 
 
 def compute_share(run: Facts) -> float | None:
-    """Share of the step in forward, backward and optimizer; None when none of them was seen."""
-    known = [run.shares.get(name) for name in COMPUTE]
-    found = [value for value in known if value is not None]
-    return sum(found) if found else None
+    """Share of the step in forward, backward and optimizer; None when one of them was not seen."""
+    return computing(run.shares)
 
 
 def named_values(run: Facts, others: tuple[Facts, ...]) -> dict[str, object]:
@@ -407,7 +405,7 @@ def compute_to_communication(run: Facts, *, of_exposed: bool = False) -> tuple[f
 
     Waiting for a late rank moves no data: with more devices it is neither more nor less.
     """
-    compute = sum(run.seconds.get(name) or 0.0 for name in COMPUTE)
+    compute = computing(run.seconds)
     total_s, skew_s = run.comm_total_s, run.skew_sampled_s
     moving_s = None if total_s is None or skew_s is None or of_exposed else max(total_s - skew_s, 0.0)
     for spent, which in (

@@ -6,6 +6,7 @@ reference; only those that this does not settle are voted on one by one (metrics
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +16,6 @@ from tuiadvisor.metrics.steps.step_alignment import (
     MIN_MATCHES,
     NOT_YET,
     RankBlock,
-    RankSteps,
     align,
     confirm,
     likely_offsets,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.steps.recent_steps import RecentSteps
     from tuiadvisor.advisor.steps.tracks import RankTracks
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.step_alignment import RankSteps
 
     ClockShift = Callable[[str, str], int | None]
 
@@ -97,7 +98,7 @@ class Alignments:
         same_clock = bool(tracks.host[ref] == host)
         shift = 0 if same_clock else clock_shift(tracks.hosts[host], tracks.hosts[tracks.host[ref]])
         there = self._recent.of_rank(ref, CONFIRM_STEPS)
-        reference = RankSteps(there.step + tracks.offset[ref], there.seq, there.mark_ns)
+        reference = replace(there, step=there.step + tracks.offset[ref])
         fit = tracks.contemporary(due, ref) & (tracks.host[due] == host) & (due != ref)
         rows = due[fit]
         if not rows.size or reference.step.size < MIN_MATCHES:
@@ -169,7 +170,7 @@ class Alignments:
             there = self._recent.of_rank(other, 2 * MAX_ALIGN_STEPS)
             same = bool(tracks.host[other] == host)
             found = align(
-                RankSteps(there.step + tracks.offset[other], there.seq, there.mark_ns),
+                replace(there, step=there.step + tracks.offset[other]),
                 own,
                 same_clock=same,
                 runs_ahead=self.runs_ahead,

@@ -176,8 +176,10 @@ class RecentSteps:
         valid = self._steps[row, slots] == wanted
         steps, slots = wanted[valid], slots[valid]
         release, end = self.column("release_ns")[row, slots], self.column("end_ns")[row, slots]
-        mark = release if (release != UNKNOWN).mean() > 0.5 else end
-        return RankSteps(steps, self.column("group_seq")[row, slots], mark)
+        seq = self.column("group_seq")[row, slots]
+        if (release != UNKNOWN).mean() > 0.5:
+            return RankSteps(steps, seq, release, end)
+        return RankSteps(steps, seq, end)
 
     def span_s(self, row: int, num_steps: int) -> float | None:
         """How long the last so many steps of one row took, by their ends; None where either of those is not held."""

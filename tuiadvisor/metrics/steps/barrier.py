@@ -170,11 +170,12 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
     whole_K = (present == expected).all(axis=0) & (expected.sum(axis=0) >= 2)
     arrive_known = np.isfinite(table.arrive_s_RK) & np.isfinite(table.release_s_RK)
     num_present = max(int(present.sum()), 1)
+    complete_K = whole_K & (arrive_known == expected).all(axis=0)
+    if not complete_K.any() and _some_arrive(arrive_known[:, whole_K], present[:, whole_K]):
+        return _none(table)
     arrivals_seen = (arrive_known & present).sum() >= MIN_KNOWN_SHARE * num_present
-    if arrivals_seen:
-        complete_K = whole_K & (arrive_known == expected).all(axis=0)
-        if not _leave_early(table, complete_K):
-            return _by_arrival(table, complete_K)
+    if arrivals_seen and not _leave_early(table, complete_K):
+        return _by_arrival(table, complete_K)
     comm = table.phase_s_PRK[COMM]
     comm_known = np.isfinite(comm)
     waits = (np.where(comm_known, comm, 0.0) > 0) & present
@@ -186,6 +187,16 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
         rounds = _by_round(table, np.where(comm_known, comm, 0.0), whole_K) if meets_seldom else None
         return rounds or _by_wait(table, comm, complete_K)
     return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
+
+
+def _some_arrive(arrive_known: Bools, present: Bools) -> bool:
+    """Whether some ranks end their steps at a barrier and others never do, as the stages of a pipeline without a hook.
+
+    One stage sums up the loss, the other sends and receives: what each waits for is of its place, and names nobody.
+    """
+    num_steps_R = present.sum(axis=1)
+    num_known_R = (arrive_known & present).sum(axis=1)
+    return bool(((num_known_R >= MIN_KNOWN_SHARE * num_steps_R) & (num_steps_R > 0)).any())
 
 
 def _by_arrival(table: StepTable, complete_K: Bools) -> Barrier:

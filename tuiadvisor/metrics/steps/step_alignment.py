@@ -7,7 +7,7 @@ In: columns of an aligned reference and of the rank.  Out: the offset and what s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +35,7 @@ class RankSteps:
     step: Ints  # local for the rank to align, job steps for the reference
     seq: Ints  # group sequence number at the step's end
     mark_ns: Ints  # release from the barrier, or the step's end: common to all ranks within milliseconds
+    end_ns: Ints | None = None  # the step's end where the marks are releases
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,17 @@ def _overlap(reference: RankSteps, rank: RankSteps) -> bool:
     return bool(ref.size and own.size and ref.max() >= own.min() and own.max() >= ref.min())
 
 
+def _alike(one: RankSteps, other: RankSteps) -> tuple[RankSteps, RankSteps]:
+    """Both by the ends of their steps where only one is seen to be released: that is earlier in a step than its end."""
+    if (one.end_ns is None) == (other.end_ns is None):
+        return one, other
+    return _by_ends(one), _by_ends(other)
+
+
+def _by_ends(steps: RankSteps) -> RankSteps:
+    return steps if steps.end_ns is None else replace(steps, mark_ns=steps.end_ns, end_ns=None)
+
+
 def align(
     reference: RankSteps,
     rank: RankSteps,
@@ -199,6 +211,7 @@ def align(
     near the reference's; wall clocks may be off by more than a step, so there the sequence decides alone. runs_ahead:
     the ranks launch work for devices, each as many steps ahead as it likes: the sequence decides alone, if it can.
     """
+    reference, rank = _alike(reference, rank)
     by_seq = offset_by_sequence(reference, rank)
     if runs_ahead:
         same_clock, clock_shift_ns = same_clock and by_seq is None, None

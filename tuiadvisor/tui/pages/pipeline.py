@@ -233,7 +233,7 @@ def _chain(view: RunView, width: int) -> list[Line]:
     for place, link in enumerate(view.chain):
         rows += [line(("     │" if place else "", "dim"))] if place else []
         rows.append(_link(link, why.get(link.phase, ""), width))
-    note = "No rank holds a pipeline stage. Where some do, this screen draws their schedule and bubble."
+    note = "No rank is seen to hold a pipeline stage. Where some are, this screen draws their schedule and bubble."
     return [*rows, BLANK, *(line((each, "dim")) for each in wrap(note, width))]
 
 
