@@ -12,7 +12,7 @@ NUM_INPUTS = 12
 
 
 def test_each_target_answers_or_refuses_some_inputs(tmp_path: Path) -> None:
-    """A stand-in that had fallen behind ended one at its first input: the program itself is run for hours, and seldom."""
+    """A stand-in that had fallen behind ended one at its first input, and the program is run for hours, but seldom."""
     former = signal.signal(signal.SIGVTALRM, fuzz.too_slow)
     try:
         wrong = {}
