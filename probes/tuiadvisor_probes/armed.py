@@ -2,12 +2,10 @@
 
 Only when TUIADVISOR_ARM=1. One thread asleep in accept(), 0.4 MB, no wake-ups; it costs about 5 ms once, at
 the start. Standard library only, and not `threading`: a stranger's process should not see a thread object of ours. Nor
-`socket`, `struct` and `contextlib`: importing them doubles the start of Python (17 against 3 ms).
+`socket`, `struct` and `contextlib`: importing them doubles the start of Python (17 against 3 ms); nor `__future__`.
 Protocol: see `start`. Code is taken from the same user and from root only, and from nobody else the socket's
 private folder would let in.
 """
-
-from __future__ import annotations
 
 import _socket
 import _thread

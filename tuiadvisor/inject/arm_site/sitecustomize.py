@@ -5,10 +5,8 @@ Found by every Python process of a job started with `tuiadvisor arm`. Must never
 listener's file (another machine, a container) nothing happens.
 """
 
-import importlib
 import os
 import sys
-from importlib.machinery import SourceFileLoader
 
 NAME = "_tuiadvisor_armed"
 
@@ -16,8 +14,8 @@ NAME = "_tuiadvisor_armed"
 def _start_listener() -> None:
     path = os.environ.get("TUIADVISOR_ARM_LISTENER")
     if path and os.environ.get("TUIADVISOR_ARM") == "1" and os.path.exists(path):  # noqa: PTH110  pathlib costs 5 ms
-        # By its loader, which keeps compiled code; importlib.util and contextlib would double the start of Python.
-        code = SourceFileLoader(NAME, path).get_code(NAME)
+        # By its loader, which keeps compiled code and is there already: importlib would cost as much as the rest.
+        code = sys.modules["_frozen_importlib_external"].SourceFileLoader(NAME, path).get_code(NAME)
         module = type(sys)(NAME)
         if code is not None:
             exec(code, module.__dict__)  # noqa: S102  our own listener
@@ -30,7 +28,7 @@ def _make_way() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != here]
     ours = sys.modules.pop(__name__)
     try:
-        importlib.import_module(__name__)
+        __import__(__name__)
     except ImportError as error:
         if error.name != __name__:
             raise
