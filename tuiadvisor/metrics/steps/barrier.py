@@ -18,6 +18,7 @@ import numpy as np
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_median
 from tuiadvisor.metrics.steps.step_table import COMM, OTHER, PHASE_INDEX, cells, consecutive, picked
 from tuiadvisor.metrics.steps.stood_clocks import stood_HK
+from tuiadvisor.metrics.steps.who_meets import LEAVES_AS_COME, have_mates, meet
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ MIN_KNOWN_SHARE: Final = 0.5  # of the steps must show a barrier before it is be
 # in 61 to 83 % of those of ranks that average their parameters every four.
 EARLY_LEAVE: Final = 0.05  # of the step
 MAX_EARLY_LEAVES: Final = 0.25  # of the steps
-# Of what a rank comes later it leaves later, in the middle one of the steps in which ranks come apart: half-way between
-# a meeting and none. Measured: 0 to 0.2 in DDP of as many ranks as cores and twice as many; 1 where each is for itself.
-LEAVES_AS_COME: Final = 0.5
 MIN_APART: Final = (
     0.1  # of the steps; chosen: fewer may be single steps without a meeting, as the last one of an epoch
 )
@@ -173,7 +171,7 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
     arrivals_seen = (arrive_known & present).sum() >= MIN_KNOWN_SHARE * num_present
     if arrivals_seen:
         complete_K = whole_K & (arrive_known == expected).all(axis=0)
-        if not _leave_early(table, complete_K):
+        if not _leave_early(table, complete_K) and meet(*_by_releases(table, complete_K)) is not False:
             return _by_arrival(table, complete_K)
     comm = table.phase_s_PRK[COMM]
     comm_known = np.isfinite(comm)
@@ -182,8 +180,13 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
     if not arrivals_seen and waits.sum() >= MIN_KNOWN_SHARE * num_present:
         complete_K = whole_K & (comm_known == expected).all(axis=0)
         # Groups that never meet keep a pace each, and within one who waits least is still its last.
-        meets_seldom = not _is_one_pace(table, complete_K)
+        is_told = not table.is_sampled  # of steps that do not follow each other the ends do not cancel
+        columns = np.flatnonzero(complete_K & np.isfinite(table.step_s_RK).all(axis=0) & is_told)
+        are_apart = meet(table.step_s_RK, comm, columns) is False
+        meets_seldom = are_apart or not _is_one_pace(table, complete_K)
         rounds = _by_round(table, np.where(comm_known, comm, 0.0), whole_K) if meets_seldom else None
+        if rounds is None and are_apart and not have_mates(table.step_s_RK, comm, columns):
+            return _none(table)
         return rounds or _by_wait(table, comm, complete_K)
     return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
 
@@ -229,6 +232,18 @@ def _leave_early(table: StepTable, complete_K: Bools) -> bool:
     if np.mean(is_apart.any(axis=0)) < MIN_APART:
         return False
     return median(_left_as_come(arrive, release, begins)[is_apart]) >= LEAVES_AS_COME
+
+
+def _by_releases(table: StepTable, complete_K: Bools) -> tuple[Floats, Floats, Ints]:
+    """(from each release to the next by its own rank's clock, waits in between, columns of all ranks).
+
+    Hosts need no clock in common for it, and neither does a rank that is alone on its host.
+    """
+    step_RK = np.diff(table.release_s_RK, axis=1, prepend=np.nan)
+    wait_RK = np.maximum(table.release_s_RK - table.arrive_s_RK, 0.0) + _waited_before_s(table)
+    known_K = (np.isfinite(step_RK) & np.isfinite(wait_RK)).all(axis=0)
+    is_told = not table.is_of_launches and not table.is_sampled
+    return step_RK, wait_RK, np.flatnonzero(known_K & complete_K & is_told)
 
 
 def _left_as_come(arrive: Floats, release: Floats, begins: Ints) -> Floats:
