@@ -54,6 +54,8 @@ def test_ranks_alone_on_their_hosts_are_told_apart_without_a_common_clock(seed: 
     view = final_view(job.with_faults(Fault("optimizer", (1,), 60 * MS, every=20)))
     assert () == view.stragglers
     assert "turn" not in view.verdict.sentence
+    (why,) = [one.why for one in view.unknown if one.metric == "stragglers"]
+    assert "do not wait for each other" in why
     assert "arrival" == evidence(replace(job, meets_every=1))
 
 
