@@ -108,3 +108,14 @@ def test_ranks_that_work_equally_long_tell_nothing() -> None:
     work = np.full((2, 200), 20 * MS) * np.array([[1.0], [1.0 + 1e-4]])
     assert meet(work + 1 * MS, np.full_like(work, 1 * MS), EACH) is None
     assert meet(*in_groups(walks(0, 2), 1), np.arange(20)) is None
+
+
+def test_a_pause_of_the_only_rank_that_was_compared_is_told_of_that_rank() -> None:
+    """Of three ranks that pause in turn every 7 steps and meet nobody it "stops the training"."""
+    turns = [Fault("forward", (at // 7 % 3,), 60 * MS, onset=at, until=at + 1) for at in range(7, 400, 7)]
+    job = replace(NEVER, num_ranks=3, ranks_per_host=1, host_clock_s={1: 1.7, 2: -2.2}, seq_known=False)
+    view = final_view(job.with_faults(*turns))
+    assert [21.0] == [pause.period_steps for pause in view.pauses]
+    assert "every 21 steps stops rank 0" in view.verdict.sentence
+    alone = final_view(replace(job, num_ranks=1).with_faults(*turns[2::3]))
+    assert "stops the training" in alone.verdict.sentence
