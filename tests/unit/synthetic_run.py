@@ -70,6 +70,7 @@ class Job:
     own_exchange: float = (
         0.0  # of a transfer: in between each rank exchanges gradients within a group of its own
     )
+    own_numbers: bool = False  # the collectives of such groups are those that are numbered, in each step
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -198,7 +199,9 @@ def _table(job: Job, parts: dict[str, np.ndarray], clocks: dict[str, np.ndarray]
         "other_ns": columns["end_ns"]
         - columns["begin_ns"]
         - sum(columns[f"{name}_ns"] for name in PHASES[:-1]),
-        "group_seq": 1000 + 3 * ((steps + 1) // job.meets_every) if job.seq_known else -1,
+        "group_seq": 1000 + 3 * ((steps + 1) // (1 if job.own_numbers else job.meets_every))
+        if job.seq_known
+        else -1,
         "num_collectives": 3,
         "micro_steps": 1,
         "samples": job.samples,

@@ -222,3 +222,66 @@ def test_a_step_that_is_longer_on_one_rank_than_on_the_others_has_no_meeting(num
     assert view.step.mean_s is not None
     assert view.step.mean_s - late.loss_s_per_step > 16 * MS
     assert not [pause for pause in view.pauses if pause.length_s > 50 * MS]
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "seed", "barrier_seen"),
+    [(2, 0, True), (2, 1, False), (4, 2, True), (4, 3, False), (8, 4, False)],
+)
+@pytest.mark.parametrize("kind", ["forward", "optimizer", "other"])
+def test_a_pause_of_one_rank_between_meetings_is_its_own_with_its_size(
+    num_ranks: int, seed: int, barrier_seen: bool, kind: str
+) -> None:
+    """Of two ranks it was "a pause of 127 ms every 50 steps stops all ranks", of four late "in forward" of another."""
+    job = Job(
+        num_ranks,
+        meets_every=25,
+        own_exchange=0.5,
+        num_steps=600,
+        barrier_seen=barrier_seen,
+        noise=0.01,
+        seed=seed,
+    )
+    view = final_view(job.with_faults(Fault(kind, (1,), 250 * MS, every=20)))
+    if kind == "other":
+        (pause,) = view.pauses
+        assert ((1,), 20.0) == (pause.ranks, pause.period_steps)
+        assert 250 * MS == pytest.approx(pause.length_s, rel=0.05)
+        return
+    (late,) = view.stragglers
+    assert (1, kind) == (late.rank, late.cause)
+    assert 12.5 * MS == pytest.approx(late.loss_s_per_step, rel=0.15)
+    assert "stops all ranks" not in view.verdict.sentence
+
+
+@pytest.mark.parametrize(("seed", "meets_every"), crossed(range(3), [10, 20]))
+def test_ranks_alone_on_their_hosts_are_judged_by_round(seed: int, meets_every: int) -> None:
+    """No clock is common to them, and each leaves its own exchange soon after it came."""
+    job = replace(
+        OWN_GROUPS,
+        num_ranks=3,
+        ranks_per_host=1,
+        host_clock_s={1: 3.0},
+        own_numbers=True,
+        meets_every=meets_every,
+        num_steps=20 * meets_every,
+        noise=0.02,
+        seed=seed,
+    )
+    assert "wait" == evidence(job.with_faults(Fault("forward", (1,), 3 * MS)))
+    (late,) = final_view(job.with_faults(Fault("forward", (1,), 3 * MS))).stragglers
+    assert (1, "forward") == (late.rank, late.cause)
+    assert 3 * MS == pytest.approx(late.loss_s_per_step, rel=0.2)
+    assert "arrival" == evidence(replace(job, meets_every=1))
+
+
+@pytest.mark.parametrize(("seed", "barrier_seen"), crossed(range(4), [True, False]))
+def test_pauses_in_turns_are_not_told_as_pauses_of_all_at_meetings(seed: int, barrier_seen: bool) -> None:
+    """Of each rank every 28 steps, in turn, 15 ms: "a pause of 15 ms every 8 steps stops all ranks"."""
+    job = Job(
+        4, meets_every=8, own_exchange=0.8, num_steps=420, barrier_seen=barrier_seen, noise=0.01, seed=seed
+    )
+    turns = [Fault("data", (at // 7 % 4,), 15 * MS, onset=at, until=at + 1) for at in range(7, 420, 7)]
+    view = final_view(job.with_faults(*turns))
+    assert "every 8 steps" not in view.verdict.sentence
+    assert 8.0 not in [pause.period_steps for pause in view.pauses]

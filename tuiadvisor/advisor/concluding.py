@@ -149,6 +149,7 @@ def _judged(
     of_trace = intake.roster.header.imported or intake.roster.header.traced
     facts = Facts(
         num_missing=len(seen.missing),
+        num_not_compared=max(intake.store.tracks.num - len(seen.diagnosis.table.ranks), 0),
         met_late=intake.roster.clocks.was_met_late(intake.roster.ranks.values()),
         cores_per_rank=intake.roster.cores_per_rank(),
         cores_of_hosts=intake.roster.cores_of_hosts() or {},

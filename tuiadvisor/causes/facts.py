@@ -170,6 +170,7 @@ class Facts:
     """None: not observed, or not there."""
 
     num_missing: int = 0  # ranks of the job that were never heard of
+    num_not_compared: int = 0  # ranks that were, but whose steps have no place beside the others'
     met_late: bool = (
         False  # it may have trained before it was watched: the first steps seen are not known to be its first
     )

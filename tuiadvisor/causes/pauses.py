@@ -34,11 +34,11 @@ CAUSE_WORDS: Final = {
 }
 
 
-def measure(diagnosis: Diagnosis, _facts: Facts, job: Values) -> list[Measured]:
+def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
     """One subject a kind of pause; of irregular ones, one for the ranks that make them."""
     pauses = diagnosis.steadiness.pauses
     return [
-        replace(_measured(diagnosis, job, pause), name=name)
+        replace(_measured(diagnosis, facts, job, pause), name=name)
         for pause, name in zip(pauses, _names(pauses), strict=True)
     ]
 
@@ -60,7 +60,7 @@ def _distance(pause: Pause) -> float:
     return math.inf if pause.period_steps is None else pause.period_steps
 
 
-def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
+def _measured(diagnosis: Diagnosis, facts: Facts, job: Values, pause: Pause) -> Measured:
     table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
     known = np.isfinite(cycle)
     known[: pause.first_column] = False
@@ -73,6 +73,9 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
     ranks = tuple(table.ranks[row] for row in pause.rows)
     alone = table.num_ranks == 1
     starter = "the process" if alone else rank_words(ranks) if ranks else "all ranks"
+    waiters = "the training" if alone else "all ranks"
+    if alone and facts.num_not_compared:  # whether the others stand still, too, was not seen
+        waiters = rank_words(table.ranks)
     longest = sorted((event.length_s for event in pause.events), reverse=True)
     values: Values = {
         **job,
@@ -90,7 +93,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
         "starter": starter,
         "ranks": starter,
-        "waiters": "the training" if alone else "all ranks",
+        "waiters": waiters,
         "waited_words": ", and all ranks waited" if ranks and not alone else "",
         "begun_words": f" begun by {starter}" if ranks and not alone else "",
         "times_words": _times_words(pause),
@@ -197,7 +200,7 @@ pause loss_share share of the step
 pause loss_share_low share of the step that is surely lost: lower end of the 90 % interval, by how many pauses were seen
 pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"; "the process" where there is one
 pause begun_words text " begun by rank 0"; empty where all ranks pause together or there is one process
-pause waiters text who is held up: "all ranks", or "the training" of one process
+pause waiters text who is held up: "all ranks", "the training" of one process, or the one rank that was compared
 pause waited_words text ", and all ranks waited"; empty where none makes the others wait
 pause since steps job step of the first pause seen
 pause phase text phase in which the pause passes on the rank that begins it

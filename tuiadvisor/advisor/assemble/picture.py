@@ -393,6 +393,10 @@ def _why_no_order(diagnosis: Diagnosis, num_seen: int, num_missing: int, *, has_
         if num_seen > 1:  # with too few steps, as of a short trace
             return f"of {num_seen} ranks that were recorded only one has steps that could be compared"
         return f"only one rank was recorded{f' of {1 + num_missing}' if num_missing else ''}"
+    if diagnosis.barrier.are_apart:
+        return (
+            "the ranks do not wait for each other: each takes as much longer for its steps as it works longer"
+        )
     if (diagnosis.table.flagged_RK(StepFlag.NO_SYNC) & diagnosis.table.present_RK).any():
         return "no gradient barrier was seen, so nothing tells who arrives last"
     return "the ranks' arrivals could not be compared"

@@ -38,7 +38,9 @@ def of_some_alone(table: StepTable, barrier: Barrier, usual_K: Bools) -> Bools:
         _near(np.where(known_RK, longer_RK, -np.inf)) >= MIN_LONGER * excess_K, axis=0
     )
     is_long_K = excess_K > (PAUSE_FACTOR - 1) * usual_s
-    return np.asarray(is_long_K & (2 * num_long_K <= known_RK.sum(axis=0)))
+    # Of ranks that have no record there nothing tells that they stood still: their steps may be counted otherwise.
+    num_there_K = np.maximum.accumulate(table.present_RK, axis=1).sum(axis=0)
+    return np.asarray(is_long_K & (2 * num_long_K <= num_there_K))
 
 
 def _near(values_RK: Floats) -> Floats:

@@ -101,7 +101,8 @@ def find_steady(
     free_K &= ~saving_K
     # Nothing has a period among samples, and launches do not pause.
     is_even = not table.is_sampled and not table.is_of_launches
-    may_K = free_K & ~of_some_alone(table, barrier, free_K)
+    of_some_K = of_some_alone(table, barrier, free_K)
+    may_K = free_K & ~of_some_K
     combs = periodic_groups(barrier, may_K) if is_even else []
     in_combs_K = _any_of(combs, free_K)
     combs, replaced = _of_one_length(barrier, combs, free_K & ~in_combs_K)
@@ -125,7 +126,7 @@ def find_steady(
     if steady_K.any():
         median_s = median(barrier.cycle_K[steady_K])
         marked = {"checkpoint": marks.checkpoint_RK, "eval": marks.eval_RK}
-        pauses = marked_pauses(table, barrier, marked, ~warmup_K & ~marks.capture_K, median_s)
+        pauses = marked_pauses(table, barrier, marked, ~warmup_K & ~marks.capture_K & ~of_some_K, median_s)
         periodic = [_periodic_pause(table, barrier, group, median_s) for group in groups]
         pauses += [pause for pause in periodic if pause is not None]
         saving = saving_pause(table, barrier, saving_RK, saving_K, median_s)

@@ -18,6 +18,7 @@ import numpy as np
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_max, column_median, median, row_median
 from tuiadvisor.metrics.steps.step_table import COMM, OTHER, PHASE_INDEX, cells, consecutive, picked
 from tuiadvisor.metrics.steps.stood_clocks import stood_HK
+from tuiadvisor.metrics.steps.who_meets import LEAVES_AS_COME, have_mates, meet, meet_each_step
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ MIN_KNOWN_SHARE: Final = 0.5  # of the steps must show a barrier before it is be
 # in 61 to 83 % of those of ranks that average their parameters every four.
 EARLY_LEAVE: Final = 0.05  # of the step
 MAX_EARLY_LEAVES: Final = 0.25  # of the steps
-# Of what a rank comes later it leaves later, in the middle one of the steps in which ranks come apart: half-way between
-# a meeting and none. Measured: 0 to 0.2 in DDP of as many ranks as cores and twice as many; 1 where each is for itself.
-LEAVES_AS_COME: Final = 0.5
 MIN_APART: Final = (
     0.1  # of the steps; chosen: fewer may be single steps without a meeting, as the last one of an epoch
 )
@@ -41,6 +39,10 @@ MIN_ROUNDS: Final = (
     4  # meetings, of ranks that meet every few steps only; chosen: three stretches between them
 )
 SAME_ROUND: Final = 0.1  # of a round: so equally long it is on all ranks if they have met at both its ends
+AT_MEETINGS: Final = 0.5  # of how far ranks are from each other at other steps: chosen, half-way
+STANDS_OUT: Final = (
+    0.5  # of a step: what is so much longer on a rank than its usual one is a pause, as periodic ones are
+)
 MIN_BREAK: Final = (
     1.5  # the shortest wait at a meeting over the longest at none, of ranks that communicate in between
 )
@@ -67,6 +69,7 @@ class Barrier:
     complete_K: Bools  # every expected rank is known in this step
     last_K: Floats  # row of the last arriver; NaN where not complete
     gap_K: Ints | None = None  # steps from each to the next one of the table; None: they follow one another
+    are_apart: bool = False  # no evidence because the ranks are seen not to wait for each other
 
     @property
     def span_K(self) -> Floats:
@@ -102,7 +105,7 @@ def least_wait_K(table: StepTable, barrier: Barrier) -> Floats:
     return np.asarray(-column_max(-table.phase_s_PRK[COMM]))
 
 
-def _none(table: StepTable) -> Barrier:
+def _none(table: StepTable, *, are_apart: bool = False) -> Barrier:
     shape = table.present_RK.shape
     empty_RK = np.full(shape, np.nan)
     empty_K = np.full(shape[1], np.nan)
@@ -116,6 +119,7 @@ def _none(table: StepTable) -> Barrier:
         cycle_K=cycle,
         complete_K=np.zeros(shape[1], dtype=bool),
         last_K=empty_K,
+        are_apart=are_apart,
     )
 
 
@@ -174,19 +178,30 @@ def _best(table: StepTable, alive_R: Bools, *, is_unordered: bool) -> Barrier:
     if not complete_K.any() and _some_arrive(arrive_known[:, whole_K], present[:, whole_K]):
         return _none(table)
     arrivals_seen = (arrive_known & present).sum() >= MIN_KNOWN_SHARE * num_present
-    if arrivals_seen and not _leave_early(table, complete_K):
-        return _by_arrival(table, complete_K)
     comm = table.phase_s_PRK[COMM]
     comm_known = np.isfinite(comm)
-    waits = (np.where(comm_known, comm, 0.0) > 0) & present
+    seen_s_RK = np.where(comm_known, comm, 0.0)
+    are_apart = False
+    if arrivals_seen:
+        steps = _by_releases(table, complete_K)
+        are_apart = meet(*steps) is False
+        if not are_apart and not _leave_early(table, complete_K) and meet_each_step(*steps, MIN_APART):
+            return _by_arrival(table, complete_K)
+    waits = (seen_s_RK > 0) & present
     # Of arrivals that were no meetings each rank waits for its own gradients: that says nothing of the others.
     if not arrivals_seen and waits.sum() >= MIN_KNOWN_SHARE * num_present:
         complete_K = whole_K & (comm_known == expected).all(axis=0)
         # Groups that never meet keep a pace each, and within one who waits least is still its last.
-        meets_seldom = not _is_one_pace(table, complete_K)
-        rounds = _by_round(table, np.where(comm_known, comm, 0.0), whole_K) if meets_seldom else None
+        is_told = not table.is_sampled  # of steps that do not follow each other the ends do not cancel
+        columns = np.flatnonzero(complete_K & np.isfinite(table.step_s_RK).all(axis=0) & is_told)
+        are_apart = meet(table.step_s_RK, comm, columns) is False
+        meets_seldom = are_apart or not _is_one_pace(table, complete_K)
+        meets_seldom |= table.steps is None and not meet_each_step(table.step_s_RK, comm, columns)
+        rounds = _by_round(table, seen_s_RK, whole_K) if meets_seldom else None
+        if rounds is None and are_apart and not have_mates(table.step_s_RK, comm, columns):
+            return _none(table, are_apart=True)
         return rounds or _by_wait(table, comm, complete_K)
-    return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
+    return _by_round(table, seen_s_RK, whole_K) or _none(table, are_apart=are_apart)
 
 
 def _some_arrive(arrive_known: Bools, present: Bools) -> bool:
@@ -240,6 +255,18 @@ def _leave_early(table: StepTable, complete_K: Bools) -> bool:
     if np.mean(is_apart.any(axis=0)) < MIN_APART:
         return False
     return median(_left_as_come(arrive, release, begins)[is_apart]) >= LEAVES_AS_COME
+
+
+def _by_releases(table: StepTable, complete_K: Bools) -> tuple[Floats, Floats, Ints]:
+    """(from each release to the next by its own rank's clock, waits in between, columns of all ranks).
+
+    Hosts need no clock in common for it, and neither does a rank that is alone on its host.
+    """
+    step_RK = np.diff(table.release_s_RK, axis=1, prepend=np.nan)
+    wait_RK = np.maximum(table.release_s_RK - table.arrive_s_RK, 0.0) + _waited_before_s(table)
+    known_K = (np.isfinite(step_RK) & np.isfinite(wait_RK)).all(axis=0)
+    is_told = not table.is_of_launches and not table.is_sampled
+    return step_RK, wait_RK, np.flatnonzero(known_K & complete_K & is_told)
 
 
 def _left_as_come(arrive: Floats, release: Floats, begins: Ints) -> Floats:
@@ -353,17 +380,38 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
         rounds = next((each for each in found if each is not None), None)
     if rounds is None:
         return None
-    wait_RK, known = rounds
+    wait_RK, known, at = rounds
     # Each step has its own work, which is what tells noise from a change, and its share of the meeting's waits.
-    work_RK = step_RK - comm_RK
+    work_RK = _before_exchange(table, step_RK - comm_RK)
+    # Of a round the job takes what whoever is last takes: two ranks' middle step was half a pause of one of them.
+    last_K = np.argmin(np.where(np.isnan(wait_RK), np.inf, wait_RK), axis=0)
+    cycle_K = (work_RK + wait_RK)[last_K, np.arange(last_K.size)]
+    # The others wait for a pause until the meeting, but it is late in the step in which it passes.
+    longer_RK = work_RK - row_median(work_RK)[:, None]
+    pause_RK = np.where(longer_RK > STANDS_OUT * median(cycle_K[np.isfinite(cycle_K)]), longer_RK, 0.0)
     return _assemble(
         "wait",
         work=work_RK,
-        order=-wait_RK,
+        order=pause_RK - _of_rounds(pause_RK, at) - wait_RK,
         transfer=-column_max(-wait_RK),
-        cycle=column_median(work_RK + wait_RK),
+        cycle=cycle_K,
         complete=known & whole_K,
     )
+
+
+def _before_exchange(table: StepTable, work_RK: Floats) -> Floats:
+    """The work of records that tell no release, from one exchange to the next: as `late_phase.phases_before_barrier`.
+
+    What is done after the exchange, as far as it is seen, is late for the next one.
+    """
+    after = [table.phase_s_PRK[PHASE_INDEX[name]] for name in sorted(table.paid_later)]
+    if not after:
+        return work_RK
+    after_RK: Floats = np.nansum(after, axis=0)
+    result: Floats = work_RK - after_RK
+    result[:, 1:] += after_RK[:, :-1]
+    result[:, 0] = np.nan
+    return result
 
 
 def _where_all_wait(comm_RK: Floats, whole_K: Bools) -> Ints | None:
@@ -402,8 +450,8 @@ def _where_some_wait_long(step_RK: Floats, comm_RK: Floats, whole_K: Bools) -> I
             yield comb
 
 
-def _rounds(step_RK: Floats, comm_RK: Floats, at: Ints, *, exact: bool) -> tuple[Floats, Bools] | None:
-    """(waits at the meeting, a step's share of them, R x K; columns of rounds known whole); None if they are no rounds.
+def _rounds(step_RK: Floats, comm_RK: Floats, at: Ints, *, exact: bool) -> tuple[Floats, Bools, Ints] | None:
+    """(waits at the meeting, a step's share of them, R x K; columns of rounds known whole; at); None if they are none.
 
     exact: as equally long on all ranks as what they wait asks for. Two ranks of one pace are within a tenth of it
     anyway, and a wait now and then would make the other one late.
@@ -418,7 +466,24 @@ def _rounds(step_RK: Floats, comm_RK: Floats, at: Ints, *, exact: bool) -> tuple
     wait_RK = np.where(np.isfinite(pace_RK), wait_RK, np.nan)
     usual_K = _spread(wait_RK[:, known]) if exact else pace_K[known]
     apart_K = _spread(pace_RK[:, known]) / np.maximum(usual_K, 1e-12)
-    return (wait_RK, known) if float(np.median(apart_K)) <= SAME_ROUND else None
+    are_rounds = float(np.median(apart_K)) <= SAME_ROUND and (not exact or _come_apart(step_RK, at))
+    return (wait_RK, known, at) if are_rounds else None
+
+
+def _come_apart(step_RK: Floats, at: Ints) -> bool:
+    """Whether ranks are further from each other between meetings than at them: where they meet in each step any are."""
+    at = at[at >= np.argmax(np.isfinite(step_RK).all(axis=0))]  # since all of them are there
+    if at.size < 2:
+        return False
+    since_K = np.arange(at[0] + 1, at[-1] + 1)
+    apart_RK = np.cumsum(np.nan_to_num(step_RK[:, since_K] - step_RK[:, since_K].mean(axis=0)), axis=1)
+    is_meeting_K = np.isin(since_K, at)
+    begun_RK = np.concatenate((np.zeros((apart_RK.shape[0], 1)), apart_RK[:, is_meeting_K]), axis=1)
+    round_K: Ints = np.cumsum(is_meeting_K) - is_meeting_K
+    apart_K = np.ptp(apart_RK - begun_RK[:, round_K], axis=0)
+    if is_meeting_K.all():
+        return False
+    return median(apart_K[is_meeting_K]) <= AT_MEETINGS * median(apart_K[~is_meeting_K])
 
 
 def _spread(values_RK: Floats) -> Floats:
@@ -532,4 +597,5 @@ def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
         complete_K=picked(barrier.complete_K, which),
         last_K=picked(barrier.last_K, which),
         gap_K=None if barrier.gap_K is None else picked(barrier.gap_K, which),
+        are_apart=barrier.are_apart,
     )
