@@ -66,6 +66,19 @@ def stuck(folder: Path, late: int = 3) -> Path:
     return folder
 
 
+def test_what_a_communicator_tells_of_itself_changes_nothing(tmp_path: Path) -> None:
+    """The state that ncclCommDump adds, texts that each library makes up: of NCCLX and of ROCm's library."""
+    hangs = []
+    state = {"0x7f00": {"rank": "3", "nRanks": "4", "CT_pendingColls": "[]", "commHash": '"ab"'}}
+    for more in ({}, {"nccl_comm_state": state}):
+        for rank in range(4):
+            waiting = [] if rank == 3 else [entry(8)]
+            dump(tmp_path, rank, [entry(7, state="completed"), *waiting], **more)
+        hangs.append(hang_document(tmp_path)["hang"])
+    assert hangs[0] == hangs[1]
+    assert [3] == hangs[1]["missing_ranks"]
+
+
 def test_the_rank_that_has_not_entered_is_named_with_its_collective(tmp_path: Path) -> None:
     """Three of four ranks wait in all-reduce 8 of group 0 since second 8."""
     document = hang_document(stuck(tmp_path))
