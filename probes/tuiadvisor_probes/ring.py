@@ -320,12 +320,20 @@ class RingReader:
 
     def last_event(self) -> tuple[int, ...] | None:
         """The newest event record, which is not taken by this; None where there is none, or not a whole one."""
-        head = self.get_u64(OFFSET_EVENT_HEAD)
+        return self._last(EVENT_STRUCT, self._event_start, self.event_capacity, OFFSET_EVENT_HEAD)
+
+    def last_step(self) -> tuple[int, ...] | None:
+        """The newest step record likewise."""
+        return self._last(STEP_STRUCT, HEADER_BYTES, self.step_capacity, OFFSET_STEP_HEAD)
+
+    def _last(
+        self, record: struct.Struct, start: int, capacity: int, head_offset: int
+    ) -> tuple[int, ...] | None:
+        head = self.get_u64(head_offset)
         if not 0 < head < 1 << 63:
             return None
-        start = self._event_start + (head - 1) % self.event_capacity * EVENT_STRUCT.size
-        raw = self._read(start, EVENT_STRUCT.size)
-        row = EVENT_STRUCT.unpack(raw)
+        raw = self._read(start + (head - 1) % capacity * record.size, record.size)
+        row = record.unpack(raw)
         is_whole = row[0] == head and row[-1] == (closing(head, raw[:-8]) if self._is_summed else head)
         return row[1:-1] if is_whole else None
 

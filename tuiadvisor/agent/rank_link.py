@@ -399,8 +399,10 @@ class RankLink:
     def _how_it_ended(self) -> tuple[RankState, str]:
         after = ""
         if self.reader is not None and self._is_readable():
-            self.last_step = step = self.reader.now()[2]
-            # The ring tells which step is under way; steps are counted from 0.
+            # The ring tells which step is under way; steps are counted from 0. A process that was killed right behind
+            # its last record has not said so any more.
+            last = self.reader.last_step()
+            self.last_step = step = max(self.reader.now()[2], 0 if last is None else last[0] + 1)
             after = f" after step {step - 1:,}" if step else " before its first step had ended"
         if self._is_replaced:
             return RankState.EXITED, f"replaced itself by exec{after}"
