@@ -6,9 +6,9 @@ the sources, become its name.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
-import sys
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Final
@@ -80,4 +80,6 @@ def relinked(text: str, name: str, placed: dict[str, str], made: set[str]) -> st
 
 
 if __name__ == "__main__":
-    assemble(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="the pages of the site in one folder, for mkdocs")
+    parser.add_argument("folder", type=Path)
+    assemble(parser.parse_args().folder)
