@@ -117,6 +117,17 @@ def test_a_device_that_is_held_back_for_some_of_the_time_is_told_with_its_clock(
     )
 
 
+@pytest.mark.parametrize("num_ranks", thinned([64, 128], [64]))
+def test_a_hot_host_of_many_ranks_is_named_though_not_each_is_searched(num_ranks: int) -> None:
+    """Half of 64 ranks: of 32 that stood out most half were the others, and "keep" was said at 9 % of the step."""
+    name = "the devices of one of two hosts held back by heat for 30 s, cool for 30 s"
+
+    said = said_of(RIGS[name], num_ranks, 10)
+
+    assert said.word == "right", said.words
+    assert "Tune: host node1 late by" in said.words
+
+
 @pytest.mark.parametrize("num_ranks", thinned([1, 2, 4, 8], [1, 4]))
 def test_devices_that_are_held_back_together_are_told_with_their_clock(num_ranks: int) -> None:
     """So are two thirds of the steps: which level is the usual one the devices tell."""

@@ -159,22 +159,41 @@ def _times_late(found: RankChanges, work_RK: Floats, held: HeldSteps, min_shift:
     Where others become slow together, who does not falls behind them whenever they are well: of more than half of the
     ranks the common level is theirs, and they are held against those that do not.
     """
-    result, in_time = {}, []
+    result: dict[int, tuple[Change, ...]] = {}
+    in_time = []
     for row in sorted(found.intermittent & found.levels.keys()):
         levels, own_K = found.levels[row], work_RK[row]
         if row in found.in_turn or rank_comes_and_goes(row, levels, own_K.size, held):
             if _is_own(levels, own_K):
-                result[row] = times_high(levels)
+                result[row] = levels
             else:
                 in_time.append(row)
     others = np.setdiff1d(np.arange(work_RK.shape[0]), in_time)
-    if in_time and not result and 1 < others.size <= MAX_SEARCHED_RANKS:
+    if in_time and not result and others.size > 1:
         quick_K = medians(work_RK[in_time], 0)
-        for row in others.tolist():
+        for row in others[:: -(-others.size // MAX_SEARCHED_RANKS)].tolist():
             levels = find_changes(work_RK[row] - quick_K, min_shift)
             if rank_comes_and_goes(row, levels, quick_K.size, held) and _is_own(levels, work_RK[row]):
-                result[row] = times_high(levels)
-    return result if len(result) < work_RK.shape[0] else {}
+                result[row] = levels
+    if result and work_RK.shape[0] > MAX_SEARCHED_RANKS:
+        result |= _late_with(result, work_RK)
+    times = {row: times_high(levels) for row, levels in result.items()}
+    return times if len(times) < work_RK.shape[0] else {}
+
+
+def _late_with(known: dict[int, tuple[Change, ...]], work_RK: Floats) -> dict[int, tuple[Change, ...]]:
+    """Rows that nobody searched whose own work is longer in the steps in which most of the known are late: a host's."""
+    num_steps = work_RK.shape[1]
+    high_RK = np.array([is_high(levels, num_steps) for levels in known.values()])
+    high_K = 2 * high_RK.sum(axis=0) > len(known)
+    if not high_K.any() or high_K.all():
+        return {}
+    typical = next(iter(known.values()))
+    rise_s = median(np.array([abs(change.shift) for levels in known.values() for change in levels]))
+    grown_R = work_RK[:, high_K].mean(axis=1) - work_RK[:, ~high_K].mean(axis=1)
+    return {
+        int(row): typical for row in np.flatnonzero(grown_R >= OWN_GROWTH * rise_s) if int(row) not in known
+    }
 
 
 def _is_own(levels: tuple[Change, ...], own_K: Floats) -> bool:
