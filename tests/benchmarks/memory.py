@@ -20,7 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from attach_pause import attach_all, detach_all, wait_for_steps
 from training import running
 
-AIM_MIB = 8.0
+from tuiadvisor.agent.room import ATTACH_BYTES, MIB
+
+AIM_MIB = ATTACH_BYTES / MIB  # a rank whose memory would not bear it is refused
 STILL_MIB = 0.1
 KIB_A_MIB = 1024
 

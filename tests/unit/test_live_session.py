@@ -146,6 +146,10 @@ def test_a_session_of_this_machine_needs_no_keys(process: type[Process]) -> None
         (one.folder / "hub.log").write_text("frames are lost\nthe disk is full\n")
         hub.returncode = FailureError.exit_code
         assert "the disk is full" == one.why_hub_ended()
+        hub.returncode = -signal.SIGKILL
+        said = one.why_hub_ended()
+        assert "the hub was killed by SIGKILL, as the kernel does where memory runs out" in said
+        assert "not touched" not in said  # which was not seen: the kernel may have taken ranks as well
         hub.returncode = None
     assert agents.is_closed
     assert [signal.SIGTERM] == hub.signals

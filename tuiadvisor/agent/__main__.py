@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from tuiadvisor import log
+from tuiadvisor import expendable, log
 from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.agent.candidates import SLURM_JOB
 from tuiadvisor.agent.descriptors import raise_limit
@@ -27,6 +27,7 @@ SWITCH_S: Final = 0.0005  # at 5 ms each of many attaches under way holds the lo
 
 def main(arguments: list[str] | None = None) -> int:
     """Run an agent; the exit code."""
+    expendable.go_first()
     parser = argparse.ArgumentParser(
         prog="python -P -m tuiadvisor.agent", description="Watch one node's ranks."
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from tuiadvisor import expendable
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.candidates import Scanner
 from tuiadvisor.agent.discovery import label_of
@@ -112,6 +113,7 @@ def _described(nodes: list[Node], group: list[tuple[int, int]]) -> str:
 
 def main(arguments: list[str]) -> None:
     """One node's survey, or what follows from those of all."""
+    expendable.go_first()
     if arguments:
         sys.stdout.buffer.write(orjson.dumps(survey(int(arguments[0]))))
         return

@@ -1,7 +1,8 @@
-"""Which folder may hold a mapped file of a rank: its writes must not be able to fail later.
+"""Which folder may hold a mapped file of a rank, and whether its memory bears an attach at all.
 
 A write into a mapped file whose page cannot be had ends the writer by SIGBUS, and the writer is the training. So a
-ring lies only where a reserved page stays reserved, and where the training keeps room for itself.
+ring lies only where a reserved page stays reserved, and where the training keeps room for itself. A page beyond the
+limit of a control group ends its largest process, and that is the training, too.
 """
 
 from __future__ import annotations
@@ -9,11 +10,25 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from typing import Final
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent import cgroup
+from tuiadvisor.errors import FailureError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB: Final = 1 << 20
 # The training needs room there too (loaders share their batches in /dev/shm): we never take the last of it.
 LEFT_TO_OTHERS_BYTES: Final = 16 * MIB
+# What a rank may grow by while it is attached to: the aim that tests/benchmarks/memory.py holds attaches to. An attach
+# was charged to the rank's control group with 3.6 MiB at most (tests/benchmarks/RESULTS.md, 2026-12-01).
+ATTACH_BYTES: Final = 8 * MIB
+# From when an attach is let in until the kernel has all of it in its account: 64 ranks of a node were all attached to
+# within 4 s (tests/benchmarks/RESULTS.md).
+CHARGED_AFTER_S: Final = 4.0
 PLACES: Final = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108  # the names below them are random and owner-only
 # By their magic numbers in statfs(2). Others may need a new block for each write (btrfs, zfs, bcachefs, f2fs) or wait
 # for a network (nfs, fuse): there a reserved page is no promise.
@@ -43,6 +58,48 @@ def check_room(folder_fd: int, num_bytes: int) -> None:
     free, needed = found.f_bavail * found.f_frsize, num_bytes + LEFT_TO_OTHERS_BYTES
     if found.f_blocks and free < needed:  # without blocks at all: a file system without a limit
         raise OSError(errno.ENOSPC, f"{free / MIB:.1f} MiB free, {needed / MIB:.1f} MiB needed")
+
+
+class MemoryRoom:
+    """Room in ranks' control groups, less what attaches will take that were let in just now; for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._let_in: list[tuple[float, Path]] = []  # (when, group)
+
+    def take(self, pid: int, ring_bytes: int, now_s: float) -> None:
+        """For one attach. FailureError where a group of the rank's would not keep LEFT_TO_OTHERS_BYTES beside it.
+
+        What the kernel does not say is no reason to refuse.
+        """
+        ours = set(cgroup.folders(os.getpid(), "memory"))  # a ring in memory is its maker's
+        with self._lock:
+            self._let_in = [
+                (since_s, group) for since_s, group in self._let_in if now_s - since_s < CHARGED_AFTER_S
+            ]
+            limits = cgroup.memory_limits(pid)
+            for limit in limits:
+                is_shared = limit.folder in ours
+                num = 1 + sum(group == limit.folder for _, group in self._let_in)
+                needed = num * (ATTACH_BYTES + ring_bytes * is_shared) + LEFT_TO_OTHERS_BYTES
+                if limit.free < needed:
+                    raise FailureError(_too_little(pid, limit, needed, is_shared=is_shared))
+            self._let_in += [(now_s, limit.folder) for limit in limits]
+
+
+_MEMORY_ROOM: Final = MemoryRoom()
+
+
+def take_memory(pid: int, ring_bytes: int) -> None:
+    """FailureError in place of an attach for which memory might run out, which would end the training."""
+    _MEMORY_ROOM.take(pid, ring_bytes, time.monotonic())
+
+
+def _too_little(pid: int, limit: cgroup.MemoryLimit, needed: int, *, is_shared: bool) -> str:
+    left = f"{limit.free / MIB:.1f} MiB of memory left of {limit.limit / MIB:,.0f} MiB"
+    what = f"process {pid}: its control group {limit.folder} has {left}, and an attach needs {needed / MIB:.1f} MiB"
+    outside = ", watch from outside of the group" if is_shared else ""
+    return f"{what}; raise the limit{outside} or let the training take less, then watch again"
 
 
 def _kind(folder_fd: int) -> int | None:

@@ -24,7 +24,7 @@ from typing import Final
 
 import tuiadvisor_probes
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.room import PLACES, check_ring_fits, check_room
+from tuiadvisor.agent.room import PLACES, check_ring_fits, check_room, take_memory
 from tuiadvisor.errors import FailureError
 from tuiadvisor.inject.insideroot import open_inside
 from tuiadvisor.inject.process import same_root
@@ -95,7 +95,11 @@ class RingSession:
 
 
 def create_session(pid: int, uid: int) -> RingSession:
-    """A new directory with an empty ring that this process can open. FailureError if there is no place."""
+    """A new directory with an empty ring that this process can open.
+
+    FailureError if there is no place, or no memory for the probe that will write it.
+    """
+    take_memory(pid, RING_BYTES)
     owner = _foreign(pid)
     return _first_with_room(owner, uid, places(owner), has_ring=True)
 

@@ -20,6 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import expendable
 from tuiadvisor.app.recordings import SUFFIX
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.log import Logger
@@ -116,11 +117,13 @@ class Hub:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         log_fd = os.open(self.folder / LOG, flags, 0o600)
         try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log_fd, stderr=log_fd,
-                start_new_session=True,  # ^C is for us alone: each hub is asked once
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no thread runs here
-            )  # fmt: skip
+            # It says of itself that it goes first; what it starts of the user's (--on-finding) is as we were found.
+            with expendable.as_found():
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log_fd, stderr=log_fd,
+                    start_new_session=True,  # ^C is for us alone: each hub is asked once
+                    preexec_fn=_end_with_parent,  # noqa: PLW1509 - no thread runs here
+                )  # fmt: skip
         finally:
             os.close(log_fd)
         self._begun_s = now_s

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tuiadvisor import expendable
 from tuiadvisor.errors import one_line
 from tuiadvisor.log import Logger
 from tuiadvisor.ownpython import own_environment, python_command
@@ -57,11 +58,13 @@ class KeptOutput:
         limit = MAX_BYTES if self.path else MAX_UNNAMED_BYTES
         try:
             # Not ended with us, nor by ^C: as long as somebody prints somebody has to read.
-            self._keeper = subprocess.Popen(
-                python_command("tuiadvisor.app.output_keeper", str(limit)),
-                stdin=source, stdout=self._file, stderr=subprocess.DEVNULL, env=own_environment(),
-                start_new_session=True,
-            )  # fmt: skip
+            # Nor taken before the training where memory runs out: a print into a pipe without a reader would end it.
+            with expendable.as_found():
+                self._keeper = subprocess.Popen(
+                    python_command("tuiadvisor.app.output_keeper", str(limit)),
+                    stdin=source, stdout=self._file, stderr=subprocess.DEVNULL, env=own_environment(),
+                    start_new_session=True,
+                )  # fmt: skip
         except OSError:
             self.close()
             raise

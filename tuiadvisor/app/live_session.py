@@ -23,6 +23,7 @@ from tuiadvisor.app.nothing_recorded import remove_if_nothing
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
+from tuiadvisor.launch.agents import how_it_ended
 from tuiadvisor.launch.local import LocalLauncher
 from tuiadvisor.ownpython import own_environment, python_command
 from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
@@ -145,8 +146,9 @@ class Session:
 
     def why_hub_ended(self) -> str:
         """What it said before it ended by itself."""
-        said = _last_line(self.folder / "hub.log") if self.hub.poll() == FailureError.exit_code else ""
-        return said or "the hub ended; what it wrote before is kept, the ranks are not touched"
+        code = self.hub.poll()
+        said = _last_line(self.folder / "hub.log") if code == FailureError.exit_code else ""
+        return said or f"the hub {how_it_ended(code)}; what it wrote before is kept, and no rank waits for it"
 
     def why_silent(self) -> str:
         """What to say when nothing at all came."""

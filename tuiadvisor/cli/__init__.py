@@ -12,10 +12,12 @@ def main(arguments: list[str] | None = None) -> int:
 
     if arguments is None:
         leave_current_folder()
+    from tuiadvisor import expendable  # noqa: PLC0415
     from tuiadvisor.cli.commands import end_in_order, run  # noqa: PLC0415 - `--version` and errors stay instant
     from tuiadvisor.cli.output import prepare_output  # noqa: PLC0415
 
     if arguments is None:
         prepare_output()
         end_in_order()
+        expendable.go_first()
     return run(sys.argv[1:] if arguments is None else arguments)

@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import NoReturn
 
+from tuiadvisor import expendable
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.inject.armed import TEMPORARY, arm_environment, waiting_processes
 
@@ -50,6 +51,7 @@ def _become(command: list[str], environment: dict[str, str]) -> NoReturn:
     # Python ignores these two; a command inherits that, and would not end when its reader does.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+    expendable.no_longer()
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606  it is what the user asked for
     except OSError as error:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import expendable
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.app.live_feed import LiveFeed
@@ -159,14 +160,15 @@ def start_training(num_ranks: int, path: Path, arguments: list[str]) -> subproce
     """Run torchrun on the demo script, in a session of its own."""
     ranks = ["--standalone", f"--nproc-per-node={num_ranks}"]
     script = [str(path), "--seconds", str(TRAINING_S), "--print-every", "0", *arguments]
-    return subprocess.Popen(
-        python_command("torch.distributed.run", *ranks, *script),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**own_environment(), "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
+    with expendable.as_found():
+        return subprocess.Popen(
+            python_command("torch.distributed.run", *ranks, *script),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**own_environment(), "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
 
 
 def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Final
 
-from tuiadvisor import log
+from tuiadvisor import expendable, log
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks, has_torch
@@ -53,6 +53,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Start the command, attach as soon as its ranks appear; its exit code is ours."""
+    # A container or a Slurm step that was told to run us ends with us, and the training with it.
+    expendable.no_longer()
     command = options.training[1:] if options.training[:1] == ["--"] else options.training
     if not command:
         raise TuiadvisorError(

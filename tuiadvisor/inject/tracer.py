@@ -2,7 +2,8 @@
 
 In a process of its own (ready_tracer forks it), because a tracer that dies in the middle of a remote call takes the
 target with it: there Ctrl-C, SIGTERM, SIGHUP and even SIGKILL of the watcher find nobody; every signal that can be
-blocked is blocked. It raises its own priority, since most of a stop is the tracer waiting for a processor.
+blocked is blocked. It raises its own priority, since most of a stop is the tracer waiting for a processor, and it is no
+more expendable than the target: where memory runs out the kernel takes the watcher, which has nobody in its hands.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tuiadvisor import expendable
 from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call, seccomp
 from tuiadvisor.inject.machines import HERE
 
@@ -83,6 +85,7 @@ def _run(plan: dict[str, Any]) -> dict[str, Any]:
     deadline_s = time.monotonic() + plan["timeout_s"]
     with identity.opened(found.pid) as process_fd:
         identity.check(found, process_fd)
+        expendable.no_sooner_than(found.pid)
         memory_fd = os.open("mem", os.O_RDWR | os.O_CLOEXEC, dir_fd=process_fd)
         target = _Target(found, process_fd, memory_fd, deadline_s)
         _check_proofs(plan, target)

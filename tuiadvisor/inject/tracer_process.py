@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor import expendable
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import make_plan
 from tuiadvisor.inject.refusals import REMEDIES
@@ -75,7 +76,8 @@ class Ready:
         self._end: tuple[str, str] | None = None
         self._asking, its = socket.socketpair()
         self._asking.settimeout(_END_S)  # one that was stopped takes what its queue holds, and then nothing
-        with its:
+        # Tracers are as it is. One that the kernel took in the middle of a remote call would take the rank with it.
+        with its, expendable.as_found():
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGES)],
                 stdin=its.fileno(),

@@ -115,7 +115,7 @@ class Launched:
         if code in (None, 0):
             return None
         self._listener.join(KILL_S)
-        return self.error or _reason(self.said) or f"the agent ended with exit code {code}"
+        return self.error or _reason(self.said) or f"the agent {how_it_ended(code)}"
 
     def close(self, deadline_s: float) -> None:
         """Wait for its end, insist after the deadline."""
@@ -160,6 +160,17 @@ class Launched:
             logger.at(level, "%s: %s", self.label, text)
         elif num := self._not_logged.add():
             logger.warning("%s: %d lines left out: too many at once", self.label, num)
+
+
+def how_it_ended(code: int | None) -> str:
+    """A process of ours that said nothing. Whether the kernel has taken ranks as well was not seen: its log tells."""
+    if code is None or code >= 0:
+        return "ended" if not code else f"ended with exit code {code}"
+    number = -code
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    if number != signal.SIGKILL:
+        return f"was killed by {name}"
+    return f"was killed by {name}, as the kernel does where memory runs out (dmesg tells, also of ranks)"
 
 
 def _reason(said: Sequence[str]) -> str:

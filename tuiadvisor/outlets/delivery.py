@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from tuiadvisor import expendable
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.log import Logger
 
@@ -82,14 +83,16 @@ class CommandReceiver:
         environment = {**os.environ, **{f"TUIADVISOR_{name}": value for name, value in told.items()}}
         try:
             # A session of its own: what the command starts ends with it, and ^C at the screens is not for it.
-            with subprocess.Popen(
-                self._words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            ) as self._running:
+            with expendable.as_found():
+                running = subprocess.Popen(
+                    self._words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    start_new_session=True,
+                )
+            with running as self._running:
                 # A whole line: appended to a log it is one of its own, and a shell's `read` takes it.
                 return self._await(self._running, orjson.dumps(notice.document()) + b"\n")
         except OSError as error:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import zmq
 
-from tuiadvisor import __version__, log, priority
+from tuiadvisor import __version__, expendable, log, priority
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.loglimits import Count
@@ -59,7 +59,6 @@ DRAIN_S: Final = 2.0
 RETRY_DISK_S: Final = 1.0
 TICK_S: Final = 1.0
 MAX_DESCRIPTORS: Final = 1 << 17
-MOST_EXPENDABLE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +349,6 @@ class Hub:
 def run_hub(config: HubConfig, announce: Callable[[str], None]) -> None:
     """Run a hub in this process until a signal ends it; `announce` gets one JSON line once it listens."""
     _raise_descriptor_limit()
-    _go_first()
     priority.give_way()
     hub = Hub(config)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -368,14 +366,6 @@ def _raise_descriptor_limit() -> None:
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _go_first() -> None:
-    """Where memory runs out the kernel takes this process before any training: no option of ZeroMQ bounds the parts of
-    one message, so who holds a key could fill it.
-    """
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(f"{MOST_EXPENDABLE}")
 
 
 def _address(listening: zmq.Socket[bytes]) -> str:
@@ -398,6 +388,9 @@ def _run_payload(config: HubConfig) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The hub's own command line; exit code as everywhere."""
+    # Of all our processes it most of all: no option of ZeroMQ bounds the parts of one message, so who holds a key could
+    # fill it.
+    expendable.go_first()
     parser = argparse.ArgumentParser(prog="tuiadvisor hub", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--record", required=True)
     parser.add_argument("--endpoint", required=True)

@@ -1,0 +1,206 @@
+"""Whether the memory of a rank's control group bears an attach: read as the kernel writes it, in both versions."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent.room import ATTACH_BYTES, CHARGED_AFTER_S, LEFT_TO_OTHERS_BYTES, MIB, MemoryRoom
+from tuiadvisor.errors import FailureError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RANK = 4711
+UNLIMITED = "9223372036854771712"
+RING = 2 * MIB
+NEEDED = ATTACH_BYTES + LEFT_TO_OTHERS_BYTES
+KINDS = {"1": "cgroup none rw,memory", "2": "cgroup2 none rw"}
+LINES = {"1": "4:memory:{}\n3:cpu:/\n0::/\n", "2": "0::{}\n"}
+
+# Of a rank of 232 MB below a limit of 292 MB, version 1 (Linux 6.18): the plain lines are of the group itself, the sums
+# with those below it. 100 MiB of its pages are of files on disk.
+STAT_1 = """\
+cache 290816
+rss 242728960
+shmem 0
+mapped_file 0
+dirty 0
+inactive_anon 242659328
+active_anon 4096
+inactive_file 0
+active_file 0
+unevictable 0
+hierarchical_memory_limit 306184192
+total_cache 104857600
+total_rss 242728960
+total_shmem 8388608
+total_inactive_anon 242659328
+total_active_anon 8388608
+total_inactive_file 62914560
+total_active_file 41943040
+total_unevictable 0
+"""
+# In version 2 a group's lines are the sums.
+STAT_2 = """\
+anon 242728960
+file 104857600
+kernel 3145728
+shmem 8388608
+file_mapped 0
+file_dirty 0
+inactive_anon 242659328
+active_anon 8388608
+inactive_file 62914560
+active_file 31457280
+unevictable 0
+slab_reclaimable 10485760
+slab_unreclaimable 1048576
+slab 11534336
+"""
+
+
+def files_of(version: str, limit_mib: int, used_mib: int) -> dict[str, str]:
+    """Of a group with 100 MiB that can be given back."""
+    limit, used = f"{limit_mib * MIB}\n", f"{used_mib * MIB}\n"
+    if version == "2":
+        return {"memory.max": limit, "memory.high": "max\n", "memory.current": used, "memory.stat": STAT_2}
+    names = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+    uses = ("memory.usage_in_bytes", "memory.memsw.usage_in_bytes")
+    files = {**dict(zip(names, (limit, f"{UNLIMITED}\n"), strict=True)), **dict.fromkeys(uses, used)}
+    return {**files, "memory.stat": STAT_1, "memory.use_hierarchy": "1\n"}
+
+
+class Groups:
+    """A mounted hierarchy with the rank in /pod/box; we are in /other, unless it is said."""
+
+    def __init__(self, version: str, point: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.version, self.point = version, point
+        self.ours = "/other"
+        self.of_rank = "/pod/box"
+        monkeypatch.setattr(procfs, "read", self._read)
+        monkeypatch.setattr(cgroup, "_mounts", cgroup._mounts.__wrapped__)
+
+    def put(self, group: str, **changed: str) -> None:
+        """A group of 300 MiB with so little left that its files' pages are all its room: 100 MiB; with other files."""
+        folder = self.point / group
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (files_of(self.version, 300, 300) | changed).items():
+            (folder / name.replace("__", ".")).write_text(text)
+
+    def use(self, group: str, free_mib: float) -> None:
+        """So much is left there."""
+        name = "memory.current" if self.version == "2" else "memory.usage_in_bytes"
+        (self.point / group / name).write_text(f"{int((400 - free_mib) * MIB)}\n")
+
+    def _read(self, pid: int, name: str) -> bytes | None:
+        if name == "mountinfo":
+            return f"30 20 0:26 / {self.point} rw - {KINDS[self.version]}\n".encode()
+        group = {RANK: self.of_rank, os.getpid(): self.ours}[pid]
+        return LINES[self.version].format(group).encode()
+
+
+@pytest.fixture(params=["1", "2"])
+def groups(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
+    return Groups(request.param, tmp_path, monkeypatch)
+
+
+def refusal(ring_bytes: int = RING) -> str:
+    """Of one attach by an agent of its own; "" where it is let in."""
+    try:
+        MemoryRoom().take(RANK, ring_bytes, 0.0)
+    except FailureError as error:
+        return str(error)
+    return ""
+
+
+def test_what_can_be_given_back_is_room(groups: Groups) -> None:
+    """Pages of files on disk, not of tmpfs: a group full of them to its limit has 100 MiB left."""
+    groups.put("pod/box")
+    (found,) = cgroup.memory_limits(RANK)
+    assert (300 * MIB, 100 * MIB) == (found.limit, found.free)
+    assert "" == refusal()
+
+
+def test_less_than_an_attach_takes_is_a_refusal_that_says_how_much(groups: Groups) -> None:
+    """And where, and what to do."""
+    groups.put("pod/box")
+    groups.use("pod/box", NEEDED / MIB)
+    assert "" == refusal()
+    groups.use("pod/box", 3)
+    said = refusal()
+    assert (
+        f"process {RANK}: its control group {groups.point}/pod/box has 3.0 MiB of memory left of 300 MiB"
+        in said
+    )
+    assert "an attach needs 24.0 MiB; raise the limit or " in said
+    groups.use("pod/box", -7)  # counted by each core for itself
+    assert " has 0.0 MiB of memory left " in refusal()
+
+
+def test_the_limit_of_a_group_above_counts_as_well(groups: Groups) -> None:
+    """A pod's around its containers'."""
+    groups.put("pod/box")
+    groups.put("pod")
+    groups.use("pod", 5)
+    assert f"{groups.point}/pod has 5.0 MiB" in refusal()
+    if groups.version == "1":  # unless it leaves those below it out of its account
+        (groups.point / "pod/memory.use_hierarchy").write_text("0\n")
+        assert "" == refusal()
+
+
+def test_a_ring_counts_where_its_maker_is_in_the_group(groups: Groups) -> None:
+    """Then it is that group's memory, too, and the watcher may as well be elsewhere."""
+    groups.put("pod/box")
+    groups.use("pod/box", NEEDED / MIB + 1)
+    assert "" == refusal()
+    groups.ours = "/pod/box"
+    assert "needs 26.0 MiB; raise the limit, watch from outside of the group or " in refusal()
+    groups.use("pod/box", NEEDED / MIB + 2)
+    assert "" == refusal()
+
+
+def test_attaches_that_were_just_let_in_are_counted(groups: Groups) -> None:
+    """Many ranks of one container are attached to at once, before the kernel has any of it in its account."""
+    groups.put("pod/box")
+    groups.use("pod/box", (NEEDED + ATTACH_BYTES) / MIB)
+    room = MemoryRoom()
+    room.take(RANK, RING, 0.0)
+    room.take(RANK, RING, 0.1)
+    with pytest.raises(FailureError, match=r"needs 40\.0 MiB"):
+        room.take(RANK, RING, 0.2)
+    room.take(RANK, RING, 0.2 + CHARGED_AFTER_S)
+
+
+def test_the_nearer_limit_counts(groups: Groups) -> None:
+    """Of memory and swap together in version 1; in version 2 the one above which a group is slowed down."""
+    groups.put("pod/box")
+    name, used = {
+        "1": ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"),
+        "2": ("memory.high", "memory.current"),
+    }[groups.version]
+    folder = groups.point / "pod/box"
+    (folder / name).write_text(f"{int((folder / used).read_text()) - 98 * MIB}\n")
+    assert " has 2.0 MiB of memory left of 202 MiB" in refusal()
+
+
+@pytest.mark.parametrize("lost", ["limit", "use", "all", "outside"])
+def test_what_the_kernel_does_not_say_refuses_nobody(groups: Groups, lost: str) -> None:
+    """No limit, unreadable files, a group of another namespace."""
+    groups.put("pod/box")
+    groups.use("pod/box", 1)
+    assert refusal()
+    folder = groups.point / "pod/box"
+    limits = ("memory.max", "memory.limit_in_bytes")
+    names = {"limit": limits, "use": ("memory.current", "memory.usage_in_bytes"), "all": ("memory.stat",)}
+    for name in names.get(lost, ()):
+        (folder / name).unlink(missing_ok=True)
+    if lost == "outside":
+        groups.of_rank = "/../box"
+    assert "" == refusal()
+    if lost == "limit" and groups.version == "2":
+        (folder / "memory.max").write_text("max\n")
+        assert "" == refusal()

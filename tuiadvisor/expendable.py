@@ -1,0 +1,80 @@
+"""Where memory runs out the kernel takes a process of ours before any training.
+
+A watcher in the memory cgroup of its ranks (a container, a pod, a Slurm step) uses what they need, and the kernel would
+take the largest of the group: the training. So each of our processes says first thing that nothing is as expendable;
+anybody may say so of itself, and take back what it said. Children inherit it, and what a user has us start is no more
+expendable than we were. Source: the kernel's document on /proc, "oom_score_adj".
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST: Final = (
+    1000  # the kernel's own scale: with any memory of the group at all it is taken before all others
+)
+_OWN: Final = Path("/proc/self/oom_score_adj")
+
+
+class _Said:
+    """What this process has said of itself, and what it was before."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()  # one thread starts a user's command while another one starts another
+        self.found: int | None = None  # None: nothing was said, or it was not heard
+
+
+_said: Final = _Said()
+
+
+def go_first() -> None:
+    """From now on, for this process and for those it starts. Who is not heard (another system, a sandbox) goes on."""
+    with _said.lock, suppress(OSError, ValueError):
+        found = _score(_OWN)
+        if found < MOST:
+            _OWN.write_text(f"{MOST}")
+            _said.found = found
+
+
+def no_longer() -> None:
+    """As we were found: this process stands for the training, and who waits for it waits for that."""
+    with _said.lock:
+        found, _said.found = _said.found, None
+        if found is not None:
+            _say(found)
+
+
+@contextmanager
+def as_found() -> Iterator[None]:
+    """For the moment in which something is started that is not to be taken first: it inherits what we say meanwhile."""
+    with _said.lock:
+        if _said.found is not None:
+            _say(_said.found)
+        try:
+            yield
+        finally:
+            if _said.found is not None:
+                _say(MOST)
+
+
+def no_sooner_than(pid: int) -> None:
+    """Be no more expendable than this process, as far as that is ours to say."""
+    with suppress(OSError, ValueError):
+        its = _score(Path(f"/proc/{pid}/oom_score_adj"))
+        if its < _score(_OWN):
+            _say(its)
+
+
+def _score(path: Path) -> int:
+    return int(path.read_text())
+
+
+def _say(score: int) -> None:
+    with suppress(OSError):
+        _OWN.write_text(f"{score}")
