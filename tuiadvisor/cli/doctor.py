@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import load_reader
-from tuiadvisor.agent.payload import NATIVE_VARIABLE, has_core, wants_native
+from tuiadvisor.agent.payload import NATIVE_VARIABLE, TRIED_MACHINES, has_core, wants_native
 from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
@@ -179,9 +179,12 @@ def look_at_core() -> Check:
     if has_core():
         there = "not wanted" if os.environ.get(NATIVE_VARIABLE) else f"not tried on {os.uname().machine}"
         return Check("core", "ok", f"Python hooks; the native core is there, but {there}", "")
+    found = "Python hooks; no native core was built here"
+    # Where none is there, none is wanted by default, so the machine is asked: it would have been sent there.
+    if os.environ.get(NATIVE_VARIABLE) == "0" or not (wants_native() or os.uname().machine in TRIED_MACHINES):
+        return Check("core", "ok", found, "")
     remedy = "a C compiler and Python's headers, then install tuiadvisor again"
-    why = "no native core was built here: two to four times the cost a step"
-    return Check("core", "limited" if wants_native() else "ok", f"Python hooks; {why}", remedy)
+    return Check("core", "limited", f"{found}: two to four times the cost a step", remedy)
 
 
 def look_at_gpus() -> Check:
