@@ -155,7 +155,7 @@ def test_the_devices_of_a_machine_are_seen_with_their_driver(monkeypatch: pytest
         def driver(self) -> str:
             return "550.54.15"
 
-    monkeypatch.setattr(doctor, "load_reader", Reader)
+    monkeypatch.setattr(doctor, "find_reader", lambda: (Reader(), ""))
     assert doctor.look_at_gpus() == Check("gpu", "ok", "2 x NVIDIA H100, driver 550.54.15", "")
 
 

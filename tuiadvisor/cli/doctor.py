@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from tuiadvisor import __version__
-from tuiadvisor.agent.gpu import load_reader
+from tuiadvisor.agent.gpu import find_reader
 from tuiadvisor.agent.payload import NATIVE_VARIABLE, TRIED_MACHINES, has_core, wants_native
 from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
@@ -26,6 +26,7 @@ from tuiadvisor.inject.machines import MACHINES
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
+from tuiadvisor.views.devices import WHY_NONE
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -189,11 +190,22 @@ def look_at_core() -> Check:
 
 def look_at_gpus() -> Check:
     """Devices through NVML or AMD SMI."""
-    reader = load_reader()
-    counted = Counter(str(gpu["name"] or "?") for gpu in reader.sample()) if reader is not None else {}
+    reader, reason = find_reader()
+    seen = reader.sample() if reader is not None else []
+    counted = Counter(str(gpu["name"] or "?") for gpu in seen)
     if counted and reader is not None:
         found = ", ".join(f"{num} x {name}" if num > 1 else name for name, num in counted.items())
-        return Check("gpu", "ok", f"{found}, driver {reader.driver() or 'unknown'}", "")
+        found = f"{found}, driver {reader.driver() or 'unknown'}"
+        num_parted = sum(gpu.get("parts") is not None for gpu in seen)
+        if not num_parted:
+            return Check("gpu", "ok", found, "")
+        remedy = "nothing to do: a MIG part's use is unknown, clock and power are those of its whole device"
+        return Check("gpu", "limited", f"{found}; {num_parted} of {len(seen)} in MIG mode", remedy)
+    if reason in WHY_NONE:
+        what, remedy = WHY_NONE[reason]
+        return Check(
+            "gpu", "limited", f"no device: {what}", f"{remedy}; device metrics are unknown on this machine"
+        )
     return Check(
         "gpu",
         "limited",
