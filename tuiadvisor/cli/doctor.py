@@ -185,7 +185,7 @@ def look_at_core() -> Check:
     if os.environ.get(NATIVE_VARIABLE) == "0" or not (wants_native() or os.uname().machine in TRIED_MACHINES):
         return Check("core", "ok", found, "")
     remedy = "a C compiler and Python's headers, then install tuiadvisor again"
-    return Check("core", "limited", f"{found}: two to four times the cost a step", remedy)
+    return Check("core", "limited", f"{found}: four to six times the cost a step", remedy)
 
 
 def look_at_gpus() -> Check:
