@@ -48,12 +48,25 @@ def file_name(machine: str = HERE) -> str:
 OUTPUT: Final = Path(__file__).parents[1] / "tuiadvisor_probes" / file_name()
 
 
+def _compilers(machine: str) -> list[list[str]]:
+    """The commands that may compile for it, the first choice first, whether or not they are here."""
+    if machine != HERE:
+        return [[f"{machine}-linux-gnu-gcc"]]
+    if chosen := shlex.split(os.environ.get("CC", "")):
+        return [chosen]
+    # An interpreter that was built elsewhere names the compiler it had there.
+    return [words for words in (shlex.split(sysconfig.get_config_var("CC") or ""), ["cc"]) if words]
+
+
 def compiler_for(machine: str) -> list[str]:
     """The words of a command; empty where no compiler for it is here."""
-    if machine == HERE:
-        return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    cross = f"{machine}-linux-gnu-gcc"
-    return [cross] if shutil.which(cross) else []
+    return next((words for words in _compilers(machine) if shutil.which(words[0])), [])
+
+
+def why_no_compiler(machine: str = HERE) -> str:
+    """What was looked for; empty where there is one."""
+    looked_for = dict.fromkeys(words[0] for words in _compilers(machine))
+    return "" if compiler_for(machine) else f"no compiler for {machine}: {' or '.join(looked_for)}"
 
 
 def build_name() -> str:
@@ -72,9 +85,9 @@ def build(output: Path = OUTPUT, flags: tuple[str, ...] = (), machine: str = HER
     """Compile; why not, empty where it is there. The file is whole or not there."""
     if not sys.platform.startswith("linux"):
         return "the native core is for Linux"
+    if why_not := why_no_compiler(machine):
+        return why_not
     compiler = compiler_for(machine)
-    if not compiler:
-        return f"no compiler for {machine}: {machine}-linux-gnu-gcc"
     if not any(flag.startswith("-fsanitize") for flag in flags):
         flags = (*OF_NO_LIBRARY, *flags)
     part = output.with_suffix(f".{os.getpid()}.part")

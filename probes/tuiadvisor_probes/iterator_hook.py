@@ -27,6 +27,10 @@ TOOL_NAME = "tuiadvisor"
 FIRST_STEP = 3
 NUM_STEPS_SEARCHED = 2
 MAX_CODES = 8
+# Python's documentation gives the others to debuggers (0), coverage (1), profilers (2) and optimizers (5): one of them
+# that starts while we held its slot would end with "tool is already in use".
+FREE_SLOTS = (4, 3)
+SLOTS_TAKEN = "both slots of sys.monitoring that no kind of tool has for itself are taken"
 _GENERATOR = 0x20  # CO_GENERATOR
 
 
@@ -77,14 +81,14 @@ class IteratorSearch:
         self.open: list[CodeType] = []
 
     def begin(self) -> None:
-        """Watch all code for a while, in a free slot of sys.monitoring."""
-        for tool in (4, 3, 1, 0, 5):
+        """Watch all code for a while, in a slot of sys.monitoring that is nobody's."""
+        for tool in FREE_SLOTS:
             if self.monitoring.get_tool(tool) is None:
                 self.monitoring.use_tool_id(tool, TOOL_NAME)
                 self.tool = tool
                 break
         else:
-            self.probe.absent("data_wait", "all slots of sys.monitoring are taken")
+            self.probe.absent("data_wait", SLOTS_TAKEN)
             return
         self.probe.registration(self)
         events = self.monitoring.events

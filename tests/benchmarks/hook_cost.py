@@ -3,7 +3,7 @@
 Three figures a hook: as it is always, in a burst of detail, when it records each call and times itself (both warm: best
 of many rounds), and as it is always behind matrix products, which empty the caches as a training step does (median).
 
-    python tests/benchmarks/hook_cost.py
+    python tests/benchmarks/hook_cost.py [--core native|python]
 
 The calls themselves do nothing, so that what is left is the hook. In a real step it is as cold as in the last column:
 that one decides what a training pays (tests/benchmarks/overhead.py measures the whole).
@@ -11,6 +11,8 @@ that one decides what a training pays (tests/benchmarks/overhead.py measures the
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tuiadvisor.agent.payload import NATIVE_VARIABLE, has_core
 from tuiadvisor_probes import phases
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -182,6 +185,16 @@ def main() -> None:
     import torch
     from probing import probed
 
+    parser = argparse.ArgumentParser(description="what each hook adds to one call")
+    parser.add_argument(
+        "--core", choices=("native", "python"), help="default: as ranks of this machine get it"
+    )
+    core = parser.parse_args().core
+    if core is not None:
+        os.environ[NATIVE_VARIABLE] = "1" if core == "native" else "0"
+    if core == "native" and not has_core():
+        parser.error("no native core was built here: python probes/native/core_build.py")
+
     signals = calls()
     root = signals["forward of a root"]  # in a frame's local, where roots are looked for
     hollow_out()
@@ -205,7 +218,9 @@ def main() -> None:
                     added_cold[name] = cold_ns(call) - bare_cold[name]
                 observed.events()
                 observed.steps.clear()
+            core = observed.info["core"]
         added.append(attached)
+    print(f"hooks on the {core} core")
     print(f"{'ns a call':38} {'bare':>8} {'always':>8} {'in detail':>10} {'always, cold':>13}")
     what, nanoseconds = border_ns()
     print(f"device border, {what:32} {nanoseconds:8.0f}")

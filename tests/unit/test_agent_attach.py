@@ -779,7 +779,7 @@ def test_hello_introduces_ranks_in_the_form_of_its_frame(link: RankLink, probe: 
     """Versions from the process, the measured attach, and nothing that the frame's check refuses."""
     live(link, probe)
 
-    payload = hello("node1", [link], ["NVIDIA H200"])
+    payload = hello("node1", [link], (["NVIDIA H200"], None, ""))
 
     assert payload is check_payload(FrameKind.HELLO, payload)
     ranks: Any = payload["ranks"]

@@ -145,7 +145,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     )
     gpus = SimpleNamespace(
         start=lambda: made.gpus.append("start"), stop=lambda: made.gpus.append("stop"),
-        latest=list, names=tuple, driver=None,
+        latest=list, names=tuple, driver=None, why_none="",
     )  # fmt: skip
     host = SimpleNamespace(look=lambda _: None, sample=lambda *_: {"cpus": 8}, topology=None)
     stacks = SimpleNamespace(ask=lambda request, *_: made.asked.append(request), take=list)

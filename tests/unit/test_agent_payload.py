@@ -80,7 +80,7 @@ def test_an_attach_that_was_interrupted_can_be_made_again(*, bundled: bool, tmp_
     program = f"""
 import sys; sys.stdin.readline()
 def interrupt(frame, event, _):
-    if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.endswith("step_clock.py"):
+    if frame.f_code.co_name == "<module>" and "step_clock.py" in frame.f_code.co_filename:
         raise KeyboardInterrupt
 sys.settrace(interrupt)
 try:

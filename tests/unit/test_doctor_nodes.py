@@ -6,11 +6,13 @@ import json
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tuiadvisor import __version__
+from tuiadvisor.agent import payload
 from tuiadvisor.cli import doctor
 from tuiadvisor.cli.commands import run as command
 from tuiadvisor.cli.doctor_nodes import MAX_CHECKS, Node, ask, lines, parsed
@@ -153,8 +155,35 @@ def test_the_devices_of_a_machine_are_seen_with_their_driver(monkeypatch: pytest
         def driver(self) -> str:
             return "550.54.15"
 
-    monkeypatch.setattr(doctor, "load_reader", Reader)
+    monkeypatch.setattr(doctor, "find_reader", lambda: (Reader(), ""))
     assert doctor.look_at_gpus() == Check("gpu", "ok", "2 x NVIDIA H100, driver 550.54.15", "")
+
+
+@pytest.mark.parametrize(
+    ("machine", "wanted", "state", "says"),
+    [
+        (
+            "x86_64",
+            "",
+            "limited",
+            "Python hooks; no native core was built here: four to six times the cost a step",
+        ),
+        ("x86_64", "0", "ok", "Python hooks; no native core was built here"),
+        ("aarch64", "", "ok", "Python hooks; no native core was built here"),
+        ("aarch64", "1", "limited", "four to six times the cost a step"),
+    ],
+)
+def test_a_core_that_is_lacking_is_said_where_it_would_be_sent(
+    monkeypatch: pytest.MonkeyPatch, machine: str, wanted: str, state: str, says: str
+) -> None:
+    """It read as well: "ok", beside a remedy."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", wanted)
+    monkeypatch.setattr(payload, "CORE_FILE", "core.that_is_not_here.elf")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine))
+    found = doctor.look_at_core()
+    assert state == found.state
+    assert says in found.found
+    assert ("a C compiler" in found.remedy) == (state == "limited")
 
 
 def test_what_does_not_go_together_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

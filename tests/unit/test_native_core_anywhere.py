@@ -22,8 +22,10 @@ OF_THE_PROCESS = {"clock_gettime", "syscall", "memcpy", "memset"}
 @pytest.mark.parametrize("machine", core_build.MACHINES)
 def test_a_core_asks_for_no_library(machine: str, tmp_path: Path) -> None:
     """One that names libc.so.6 loads under glibc alone, and under one as new as what it was linked with."""
-    if not core_build.compiler_for(machine) or not (binutils := shutil.which("readelf")):
-        pytest.skip(f"no compiler for {machine}: {machine}-linux-gnu-gcc")
+    if why_not := core_build.why_no_compiler(machine) or native_core.why_not():
+        pytest.skip(f"no native core: {why_not}")
+    if not (binutils := shutil.which("readelf")):
+        pytest.skip("no readelf (binutils)")
     output = tmp_path / core_build.file_name(machine)
     assert core_build.build(output, machine=machine) == ""
     said = subprocess.run(
@@ -34,6 +36,25 @@ def test_a_core_asks_for_no_library(machine: str, tmp_path: Path) -> None:
     undefined = {line.split()[7] for line in said.splitlines() if " UND " in line and len(line.split()) > 7}
     assert {name for name in undefined if not name.startswith(("Py", "_Py"))} <= OF_THE_PROCESS
     assert "PyInit__tuiadvisor_core" in said
+
+
+def test_without_a_compiler_there_is_no_core_and_one_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that is named but not there was started all the same, and its absence read as a failed build."""
+    output = tmp_path / core_build.file_name()
+    monkeypatch.setenv("CC", "/no/such/compiler -O1")
+    assert [] == core_build.compiler_for(core_build.HERE)
+    said = core_build.build(output)
+    assert f"no compiler for {core_build.HERE}: /no/such/compiler" == said == core_build.why_no_compiler()
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(core_build.sysconfig, "get_config_var", lambda _name: "clang -pthread")
+    assert f"no compiler for {core_build.HERE}: clang or cc" == core_build.build(output)
+    (tmp_path / "cc").touch(0o755)  # Python's own is not here, this machine's is
+    assert ["cc"] == core_build.compiler_for(core_build.HERE)
+    assert "" == core_build.why_no_compiler()
+    assert not output.exists()
 
 
 def build_hook(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -58,7 +79,7 @@ def test_a_wheel_is_for_every_machine_and_brings_each_core_that_can_be_compiled(
 ) -> None:
     """A wheel for `linux_x86_64` no index takes; one that must have a core and cannot is none."""
     if why_not := native_core.why_not():
-        pytest.skip(why_not)
+        pytest.skip(f"no native core: {why_not}")
     monkeypatch.delenv("TUIADVISOR_CORES", raising=False)
     hook, build_data = build_hook(monkeypatch), {"force_include": dict[str, str]()}
     hook.initialize("standard", build_data)

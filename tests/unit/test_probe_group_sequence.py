@@ -96,17 +96,13 @@ def in_a_wrapper(model: Any) -> Any:
     return torch.nn.parallel.DistributedDataParallel(model)
 
 
-@pytest.mark.parametrize("native", ["0", "1"])
+@pytest.mark.parametrize("core", ["python", "native"], indirect=True)
+@pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("wrap", [in_a_wrapper, lambda model: model], ids=["ddp", "own exchange"])
 def test_steps_are_measured_in_such_a_group(
-    group_by_device: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    native: str,
-    wrap: Callable[[Any], Any],
+    group_by_device: Any, tmp_path: Path, wrap: Callable[[Any], Any]
 ) -> None:
     """The hooks that end a step failed at this and were switched off: no step of the training was measured."""
-    monkeypatch.setenv("TUIADVISOR_NATIVE", native)
     model = wrap(torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with probed(tmp_path) as observed:

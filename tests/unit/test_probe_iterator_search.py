@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from tuiadvisor_probes import data_hook, iterator_hook, phases  # noqa: E402
-from tuiadvisor_probes.iterator_hook import FIRST_STEP, NUM_STEPS_SEARCHED, TOOL_NAME, install  # noqa: E402
+from tuiadvisor_probes.iterator_hook import FIRST_STEP, NUM_STEPS_SEARCHED, SLOTS_TAKEN, TOOL_NAME, install  # noqa: E402
 
 EVENTS = ("PY_START", "PY_RESUME", "PY_YIELD", "PY_RETURN", "PY_UNWIND")
 
@@ -292,8 +292,8 @@ def test_a_probe_that_leaves_gives_its_slot_back(probe: Probe, monitoring: Monit
 
 
 def test_a_free_slot_is_taken_and_none_where_none_is(monitoring: Monitoring) -> None:
-    """Profilers and debuggers have theirs."""
-    for taken, slot in (((4, 3), 1), ((4, 3, 1, 0, 5), None)):
+    """Debuggers, coverage, profilers and optimizers have theirs: one that starts amid the search must find it."""
+    for taken, slot in (((), 4), ((4,), 3), ((4, 3), None)):
         monitoring.tools = dict.fromkeys(taken, "theirs")
         probe = Probe()
         install(probe)  # type: ignore[arg-type]
@@ -301,7 +301,7 @@ def test_a_free_slot_is_taken_and_none_where_none_is(monitoring: Monitoring) -> 
         assert [slot] * (slot is not None) == [
             at for at, name in monitoring.tools.items() if name == TOOL_NAME
         ]
-        assert (slot is None) is (probe.absences.get("data_wait") == "all slots of sys.monitoring are taken")
+        assert (slot is None) is (probe.absences.get("data_wait") == SLOTS_TAKEN)
 
 
 def test_before_python_3_12_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,13 +143,13 @@ def test_a_model_of_a_librarys_is_saved_while_watched(
     assert torch.equal(model(torch.ones(2, 8)), torch.load(loaded))
 
 
+@pytest.mark.parametrize("core", ["native"], indirect=True)
+@pytest.mark.usefixtures("core")
 def test_a_module_that_is_registered_when_we_are_there_already_is_saved(library: Any, tmp_path: Path) -> None:
     """What stands there then is a function that calls the original one; Python's hooks cannot be saved so."""
     cloudpickle = pytest.importorskip("cloudpickle")
     model = library.Reached()
-    with probed(tmp_path) as observed:
-        if observed.info["core"] != "native":
-            pytest.skip("no native core")
+    with probed(tmp_path):
         train(model)
         cloudpickle.register_pickle_by_value(library)
         try:

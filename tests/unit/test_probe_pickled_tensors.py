@@ -17,10 +17,10 @@ NUM_STEPS = 12
 SAVES_AT = 8
 
 
-@pytest.mark.parametrize("native", ["0", "1"])
-def test_only_a_save_is_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str) -> None:
+@pytest.mark.parametrize("core", ["python", "native"], indirect=True)
+@pytest.mark.usefixtures("core")
+def test_only_a_save_is_a_checkpoint(tmp_path: Path) -> None:
     """A PPO that broadcasts its metrics was told of a checkpoint that takes 0 us and holds up all ranks."""
-    monkeypatch.setenv("TUIADVISOR_NATIVE", native)
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with probed(tmp_path) as observed:

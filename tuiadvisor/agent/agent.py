@@ -274,12 +274,12 @@ class Agent:
             )
             for link in self.links
         ]
-        gpus = (self._gpus.names(), self._gpus.driver)
+        gpus = (self._gpus.names(), self._gpus.driver, self._gpus.why_none)
         left_out = self._finder.left_out
         if (key, gpus, left_out) != self._hello_key:
             self._hello_key = (key, gpus, left_out)
             topology = self._host_sampler.topology
-            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus, topology, left_out=left_out))
+            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, gpus, topology, left_out=left_out))
         for kind, payload in self._drain.frames():
             self._hub.send(kind, payload)
         ranks = [status_of(link) for link in self.links]

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tuiadvisor.agent.amd import AmdReader, load_amdsmi
+from tuiadvisor.agent.no_devices import NONE_GIVEN, reason_of
 from tuiadvisor.agent.nvml import Gpu, NvmlReader
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ class GpuSampler:
     """The latest sample of every device, taken once a second in the background."""
 
     def __init__(self, load: Callable[[], GpuReader | None] | None = None) -> None:
-        self._load = load or load_reader
+        self._load = load
         self.driver: str | None = None  # its version
+        self.why_none = ""  # a reason of `agent.no_devices`
         self._latest: tuple[Gpu, ...] = ()
         self._sampled_at_s = 0.0
         self._stop = threading.Event()
@@ -66,7 +68,7 @@ class GpuSampler:
         return [str(gpu["name"] or "?") for gpu in self._latest]
 
     def _run(self) -> None:
-        reader = self._load()
+        reader, self.why_none = (self._load(), "") if self._load is not None else find_reader()
         if reader is None:
             return
         self.driver = reader.driver()
@@ -77,21 +79,31 @@ class GpuSampler:
 
 def load_reader() -> GpuReader | None:
     """Of the first vendor that has a device here; None where none has."""
-    nvml = load_nvml()
+    return find_reader()[0]
+
+
+def find_reader() -> tuple[GpuReader | None, str]:
+    """The same, and the name of the reason for which NVML, which is here, shows no device."""
+    nvml, why_none = find_nvml()
     if nvml is not None:
-        return NvmlReader(nvml)
+        return NvmlReader(nvml), ""
     amdsmi = load_amdsmi()
-    return AmdReader(amdsmi) if amdsmi is not None else None
+    return (AmdReader(amdsmi), "") if amdsmi is not None else (None, why_none)
 
 
 def load_nvml() -> ModuleType | None:
     """NVML, initialized; None where there is no library, no driver or no device."""
+    return find_nvml()[0]
+
+
+def find_nvml() -> tuple[ModuleType | None, str]:
+    """The same, and why not; no reason where nothing of NVIDIA's is."""
     try:
         import pynvml  # noqa: PLC0415  # 20 ms that a machine without a GPU need not spend
     except ImportError:
-        return None
+        return None, ""
     try:
         pynvml.nvmlInit()
-        return pynvml if pynvml.nvmlDeviceGetCount() > 0 else None
-    except pynvml.NVMLError:
-        return None
+        return (pynvml, "") if pynvml.nvmlDeviceGetCount() > 0 else (None, NONE_GIVEN)
+    except pynvml.NVMLError as error:
+        return None, reason_of(pynvml, error)

@@ -37,13 +37,16 @@ def host_name() -> str:
 def hello(
     host: str,
     links: Sequence[RankLink],
-    gpus: Sequence[str],
-    driver: str | None = None,
+    gpus: tuple[Sequence[str], str | None, str] = ((), None, ""),
     topology: Topology | None = None,
     *,
     left_out: LeftOut = NONE_LEFT_OUT,
 ) -> dict[str, object]:
-    """The agent's introduction, replacing its former one. topology: of this machine, where it was read."""
+    """The agent's introduction, replacing its former one. topology: of this machine, where it was read.
+
+    gpus: the devices' names, the driver's version, and the name of the reason where none is shown.
+    """
+    names, driver, why_none = gpus
     distances = topology.distances if topology is not None else {}
     return {
         "host": host,
@@ -60,8 +63,9 @@ def hello(
         "memory_bytes": psutil.virtual_memory().total,
         "network_cards": machine_facts.network_cards(topology) if topology is not None else [],
         "storage": machine_facts.storage(),
-        "gpus": list(gpus),
+        "gpus": list(names),
         "driver": driver,
+        "why_no_gpus": why_none or None,
         "ranks": [_introduction(link) for link in links],
         "left_out": [{"rank": rank, "pid": pid} for rank, pid in left_out.ranks[:MAX_LEFT_OUT]],
         "job_pids": [{"pid": pid} for pid in left_out.pids[:MAX_LEFT_OUT]],

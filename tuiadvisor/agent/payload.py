@@ -125,7 +125,7 @@ if {name!r} + ".install" in sys.modules and {module!r} not in sys.modules:
         pass
     if code is None:
         with open({source!r}, "rb") as file:
-            code = compile(file.read(), {source!r}, "exec", dont_inherit=True)
+            code = compile(file.read(), {shown!r}, "exec", dont_inherit=True)
     module = type(sys)({module!r})
     module.__file__ = code.co_filename
     module.__package__ = {name!r}
@@ -154,7 +154,7 @@ modules = []
 for stem in sys.argv[3:]:
     path = os.path.join(folder, stem + ".py")
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True, optimize=2)
+        code = compile(file.read(), "<" + path + ">", "exec", dont_inherit=True, optimize=2)
     modules.append((name if stem == "__init__" else name + "." + stem, marshal.dumps(code)))
 sys.stdout.buffer.write(marshal.dumps((importlib.util.MAGIC_NUMBER, modules)))
 """
@@ -248,12 +248,14 @@ def extension_code(stem: str, call: str, inner_folder: str, source_folder: str |
     """
     if stem not in LATE_MODULES:
         raise ValueError(stem)
+    source = f"{source_folder or probe_folder()}/{stem}.py"
     return _EXTEND.format(
         name=PRIVATE_NAME,
         module=_private(stem),
         call=call,
         bundle=f"{inner_folder}/{BUNDLE_NAME}",
-        source=f"{source_folder or probe_folder()}/{stem}.py",
+        source=source,
+        shown=_shown(source),
     )
 
 
@@ -393,4 +395,13 @@ def _private(stem: str) -> str:
 def _compiled(stem: str) -> bytes:
     """One module's marshalled code, without docstrings: they would be read under the interpreter lock."""
     path = probe_folder() / f"{stem}.py"
-    return marshal.dumps(compile(path.read_bytes(), str(path), "exec", dont_inherit=True, optimize=2))
+    return marshal.dumps(compile(path.read_bytes(), _shown(path), "exec", dont_inherit=True, optimize=2))
+
+
+def _shown(path: Path | str) -> str:
+    """The file name of the probe's code in a rank, bracketed as code is that has no file there.
+
+    A coverage measurement of the training would list the probe's files, count them in its total, and fail where the
+    rank does not see them.
+    """
+    return f"<{path}>"

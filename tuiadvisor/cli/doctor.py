@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import asdict
 
 from tuiadvisor import __version__
-from tuiadvisor.agent.gpu import load_reader
-from tuiadvisor.agent.payload import NATIVE_VARIABLE, has_core, wants_native
+from tuiadvisor.agent.gpu import find_reader
+from tuiadvisor.agent.payload import NATIVE_VARIABLE, TRIED_MACHINES, has_core, wants_native
 from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
@@ -26,6 +26,7 @@ from tuiadvisor.inject.machines import MACHINES
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
+from tuiadvisor.views.devices import WHY_NONE
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -179,18 +180,32 @@ def look_at_core() -> Check:
     if has_core():
         there = "not wanted" if os.environ.get(NATIVE_VARIABLE) else f"not tried on {os.uname().machine}"
         return Check("core", "ok", f"Python hooks; the native core is there, but {there}", "")
+    found = "Python hooks; no native core was built here"
+    # Where none is there, none is wanted by default, so the machine is asked: it would have been sent there.
+    if os.environ.get(NATIVE_VARIABLE) == "0" or not (wants_native() or os.uname().machine in TRIED_MACHINES):
+        return Check("core", "ok", found, "")
     remedy = "a C compiler and Python's headers, then install tuiadvisor again"
-    why = "no native core was built here: two to four times the cost a step"
-    return Check("core", "limited" if wants_native() else "ok", f"Python hooks; {why}", remedy)
+    return Check("core", "limited", f"{found}: four to six times the cost a step", remedy)
 
 
 def look_at_gpus() -> Check:
     """Devices through NVML or AMD SMI."""
-    reader = load_reader()
-    counted = Counter(str(gpu["name"] or "?") for gpu in reader.sample()) if reader is not None else {}
+    reader, reason = find_reader()
+    seen = reader.sample() if reader is not None else []
+    counted = Counter(str(gpu["name"] or "?") for gpu in seen)
     if counted and reader is not None:
         found = ", ".join(f"{num} x {name}" if num > 1 else name for name, num in counted.items())
-        return Check("gpu", "ok", f"{found}, driver {reader.driver() or 'unknown'}", "")
+        found = f"{found}, driver {reader.driver() or 'unknown'}"
+        num_parted = sum(gpu.get("parts") is not None for gpu in seen)
+        if not num_parted:
+            return Check("gpu", "ok", found, "")
+        remedy = "nothing to do: a MIG part's use is unknown, clock and power are those of its whole device"
+        return Check("gpu", "limited", f"{found}; {num_parted} of {len(seen)} in MIG mode", remedy)
+    if reason in WHY_NONE:
+        what, remedy = WHY_NONE[reason]
+        return Check(
+            "gpu", "limited", f"no device: {what}", f"{remedy}; device metrics are unknown on this machine"
+        )
     return Check(
         "gpu",
         "limited",

@@ -40,6 +40,7 @@ from tuiadvisor.stream.attendance import (
     NOT_RECORDED,
 )
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns, unpack_columns
+from tuiadvisor.views.devices import WHY_NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +151,7 @@ def _hello(payload: Payload, names: Names) -> Payload:
         **text_of(payload, "python", version),
         **text_of(payload, "platform", platform_name),
         **text_of(payload, "driver", version),
+        **text_of(payload, "why_no_gpus", one_of(frozenset(WHY_NONE), None)),
         "numa_nodes": integers(payload.get("numa_nodes")),
         "numa_distances": [integers(row) for row in distances] if isinstance(distances, list) else None,
         "gpus": [device_model(name) for name in gpus if isinstance(name, str)]

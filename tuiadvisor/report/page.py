@@ -317,7 +317,7 @@ def _environment(view: RunView) -> str:
                 text_of.share(host.memory),
                 _rate(host.disk_read_bytes_s),
                 _rate(host.net_bytes_s),
-                "; ".join(host.gpus) or "none seen",
+                "; ".join(host.gpus) or host.no_gpus or "none seen",
             )
             for host in view.hosts[:64]
         ),

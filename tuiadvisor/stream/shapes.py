@@ -219,7 +219,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
     ),
     FrameKind.HELLO: _object(
         {
-            **_fields(_text, "host boot_id python platform driver cpu_model"),
+            **_fields(_text, "host boot_id python platform driver cpu_model why_no_gpus"),
             **_fields(_integer, "agent_pid wall_ns mono_ns num_cpus memory_bytes"),
             "gpus": _list_of(_text),
             "network_cards": _list_of(_text),

@@ -9,6 +9,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NO_DEVICE: Final = "the rank computes on no device that was seen"
+# Key: the reason that an agent names (`agent.no_devices`). What is so, and what to do.
+WHY_NONE: Final = {
+    "version mismatch": (
+        "the driver's library and its loaded kernel module are of two versions",
+        "reboot or reload the module; start containers again",
+    ),
+    "old driver": ("the driver is too old: it lacks a function that NVML starts with", "update the driver"),
+    "no permission": ("NVML refuses this user the devices", "give the user access to /dev/nvidia*"),
+    "refused": (
+        "the driver answers with an unknown error, as in a container that has lost its devices",
+        "start the container again",
+    ),
+    "lost": ("a device has fallen off the bus", "reset it, or reboot"),
+    "no library": (
+        "the driver is loaded, but its library libnvidia-ml.so.1 is not here",
+        "install it; of a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+    ),
+    "no device files": (
+        "the driver is loaded, but there is no /dev/nvidiactl here",
+        "start the container with its devices: --gpus all, or nvidia.com/gpu in its limits",
+    ),
+    "not loaded": (
+        "a card and NVML are here, but no driver is loaded",
+        "modprobe nvidia, or install the driver",
+    ),
+    "none given": ("the driver shows no device here", "give the container one: --gpus, nvidia.com/gpu"),
+    "failed": ("NVML does not start", "nvidia-smi may say more"),
+}
+
+
+def why_no_device(reason: str) -> str:
+    """In one line; empty for what is no reason of ours."""
+    return f"no device: {'; '.join(WHY_NONE[reason])}" if reason in WHY_NONE else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -432,6 +432,7 @@ class HostRow:
     disk_read_bytes_s: float | None
     net_bytes_s: float | None
     gpus: tuple[str, ...] = ()  # one short line a device
+    no_gpus: str = ""  # why none is shown, and what to do, where NVML is there and shows none
     # Over the recording, not the latest sample:
     cpu_mean: float | None = None
     iowait_mean: float | None = None

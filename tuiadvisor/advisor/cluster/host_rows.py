@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tuiadvisor.advisor.cluster.device_clocks import device_line
 from tuiadvisor.advisor.cluster.payload_fields import integer, number, objects, text
+from tuiadvisor.views.devices import why_no_device
 from tuiadvisor.views.run_view import HostRow
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def host_row(host: str, payload: Payload, former: HostRow | None, use: HostUse) 
         disk_read_bytes_s=_latest(number(payload, "disk_read_bytes_s"), former.disk_read_bytes_s),
         net_bytes_s=_latest(number(payload, "net_bytes_s"), former.net_bytes_s),
         gpus=tuple(device_line(entry) for entry in objects(payload, "gpus")) or former.gpus,
+        no_gpus=why_no_device(text(payload, "why_no_gpus") or "") or former.no_gpus,
         cpu_mean=cpu_mean,
         iowait_mean=iowait_mean,
         device_busy_mean=busy_mean,

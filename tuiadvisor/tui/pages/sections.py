@@ -491,7 +491,8 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
         rows = _in_rows(parts, width - len(name) - 2)[: 2 if 2 * len(view.hosts) <= max_rows else 1]
         lines.append(crop(line(name, "  ", (rows[0], "dim")), width))
         lines += [indent(line((text, "dim")), len(name) + 2) for text in rows[1:]]
-        lines += [crop(indent(line((gpu, "dim")), len(name) + 2), width) for gpu in host.gpus]
+        told = host.gpus or (wrap(host.no_gpus, width - len(name) - 2) if host.no_gpus else [])
+        lines += [crop(indent(line((one, "dim")), len(name) + 2), width) for one in told]
     if len(lines) > max_rows > 0:
         more = line((f"and {text_of.count(len(lines) - max_rows + 1, 'more line')} of hosts", "dim"))
         lines = [*lines[: max_rows - 1], more]
