@@ -303,4 +303,5 @@ def test_an_evaluation_on_one_rank_is_waited_for_at_the_next_meeting(seed: int, 
     view = final_view(job.with_faults(Fault("eval", (0,), 0.8, every=50)))
     (pause,) = (one for one in view.pauses if one.kind == "eval")
     assert (0,) == pause.ranks
+    assert 0.8 == pytest.approx(pause.length_s, rel=0.1)
     assert "rank 0 alone" in view.verdict.sentence

@@ -399,6 +399,9 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
     longer_RK = work_RK - row_median(work_RK)[:, None]
     pause_RK = np.where(longer_RK > STANDS_OUT * median(cycle_K[np.isfinite(cycle_K)]), longer_RK, 0.0)
     meets_K = np.isin(np.arange(whole_K.size), at)
+    # One in the record of a meeting may have passed after it: then whoever is last at the next one did it.
+    next_K, each_K = np.append(last_K[1:], last_K[-1:]), np.arange(last_K.size)
+    cycle_K = cycle_K + np.where(meets_K & (next_K != last_K), pause_RK[next_K, each_K], 0.0)
     barrier = _assemble(
         "wait",
         work=work_RK,
