@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames
+from synthetic_run import HOOKED, MS, Fault, Job, above_info, final_view, folded, frames
 from thinned import crossed
 
 from tuiadvisor.metrics.steps.barrier import find_barrier
@@ -285,3 +285,23 @@ def test_pauses_in_turns_are_not_told_as_pauses_of_all_at_meetings(seed: int, ba
     view = final_view(job.with_faults(*turns))
     assert "every 8 steps" not in view.verdict.sentence
     assert 8.0 not in [pause.period_steps for pause in view.pauses]
+
+
+@pytest.mark.parametrize(("seed", "meets_every"), crossed(range(2), [3, 8]))
+def test_an_evaluation_on_one_rank_is_waited_for_at_the_next_meeting(seed: int, meets_every: int) -> None:
+    """Several steps later: "a pause of 1.62 s every 100 steps stops all ranks", and nothing was worth acting on."""
+    job = Job(
+        num_ranks=3,
+        num_steps=500,
+        meets_every=meets_every,
+        barrier_seen=False,
+        observed=(*HOOKED, "eval"),
+        noise=0.01,
+        spike_chance=0.0,
+        seed=seed,
+    )
+    view = final_view(job.with_faults(Fault("eval", (0,), 0.8, every=50)))
+    (pause,) = (one for one in view.pauses if one.kind == "eval")
+    assert (0,) == pause.ranks
+    assert 0.8 == pytest.approx(pause.length_s, rel=0.1)
+    assert "rank 0 alone" in view.verdict.sentence

@@ -143,7 +143,7 @@ def make_pause(
     if (
         starter is not None
         and kind in phases.PAUSES
-        and not _others_wait(table, marked_RK, affected_K, total)
+        and not _others_wait(table, marked_RK, barrier.until_met_K(affected_K), total)
     ):
         starter = None
     period = _period(starts)

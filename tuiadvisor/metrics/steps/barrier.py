@@ -70,6 +70,15 @@ class Barrier:
     last_K: Floats  # row of the last arriver; NaN where not complete
     gap_K: Ints | None = None  # steps from each to the next one of the table; None: they follow one another
     are_apart: bool = False  # no evidence because the ranks are seen not to wait for each other
+    meets_K: Bools | None = None  # steps that end in a meeting of all ranks; None: each does
+
+    def until_met_K(self, columns_K: Bools) -> Bools:
+        """These steps and those after each, as far as the meeting at which what passes in it is waited for."""
+        if self.meets_K is None:
+            return columns_K
+        met_K: Ints = np.cumsum(self.meets_K) - self.meets_K  # which meeting each step is followed by
+        begun_K = np.where(columns_K, met_K, -1)
+        return np.asarray(np.maximum.accumulate(begun_K) == met_K)
 
     @property
     def span_K(self) -> Floats:
@@ -389,7 +398,11 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
     # The others wait for a pause until the meeting, but it is late in the step in which it passes.
     longer_RK = work_RK - row_median(work_RK)[:, None]
     pause_RK = np.where(longer_RK > STANDS_OUT * median(cycle_K[np.isfinite(cycle_K)]), longer_RK, 0.0)
-    return _assemble(
+    meets_K = np.isin(np.arange(whole_K.size), at)
+    # One in the record of a meeting may have passed after it: then whoever is last at the next one did it.
+    next_K, each_K = np.append(last_K[1:], last_K[-1:]), np.arange(last_K.size)
+    cycle_K = cycle_K + np.where(meets_K & (next_K != last_K), pause_RK[next_K, each_K], 0.0)
+    barrier = _assemble(
         "wait",
         work=work_RK,
         order=pause_RK - _of_rounds(pause_RK, at) - wait_RK,
@@ -397,6 +410,7 @@ def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | No
         cycle=cycle_K,
         complete=known & whole_K,
     )
+    return replace(barrier, meets_K=meets_K)
 
 
 def _before_exchange(table: StepTable, work_RK: Floats) -> Floats:
@@ -598,4 +612,5 @@ def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
         last_K=picked(barrier.last_K, which),
         gap_K=None if barrier.gap_K is None else picked(barrier.gap_K, which),
         are_apart=barrier.are_apart,
+        meets_K=None if barrier.meets_K is None else picked(barrier.meets_K, which),
     )
