@@ -263,6 +263,10 @@ def _leave_early(table: StepTable, complete_K: Bools) -> bool:
         return True
     if np.mean(is_apart.any(axis=0)) < MIN_APART:
         return False
+    # Who always leaves an exchange later than others begins its next step later, and comes later by as much.
+    arrive, release = (
+        values - row_median(values - column_median(values))[:, None] for values in (arrive, release)
+    )
     return median(_left_as_come(arrive, release, begins)[is_apart]) >= LEAVES_AS_COME
 
 

@@ -22,6 +22,9 @@ STRETCHES: Final = (8, 4)
 MIN_STRETCHES: Final = 3  # in which ranks come apart: of one or two the middle is any
 MIN_STRETCH_STEPS: Final = 8  # what counts at the ends alone is an eighth then of what counts in each step
 BORDER_PART: Final = 4  # of a stretch: within the last quarter of it the step that ends it is looked for
+SURELY_APART: Final = (
+    0.75  # half-way from there to ranks that are each for itself; chosen: what lies between tells nothing
+)
 APART: Final = 0.05  # of the step: as barrier.EARLY_LEAVE, more than records that are late make
 CLOCKS_APART: Final = (
     1e-3  # of a stretch: five times as far as two clocks come apart that are right to 100 ppm
@@ -47,7 +50,9 @@ def meet(step_RK: Floats, wait_RK: Floats, columns: Ints) -> bool | None:
         is_apart_S = np.ptp(worked_RS, axis=0) > np.maximum(CLOCKS_APART * took_RS.mean(axis=0), ends_S)
         if np.count_nonzero(is_apart_S) >= MIN_STRETCHES:
             slopes.append(median(_left_as_come(took_RS[:, is_apart_S], worked_RS[:, is_apart_S])))
-    return min(slopes) < LEAVES_AS_COME if slopes else None
+    if not slopes or LEAVES_AS_COME <= min(slopes) < SURELY_APART:
+        return None
+    return min(slopes) < LEAVES_AS_COME
 
 
 def have_mates(step_RK: Floats, wait_RK: Floats, columns: Ints) -> bool:
