@@ -31,7 +31,8 @@ CLOCKS_APART: Final = (
 )
 # Of how far single steps are from each other on all ranks, which is what the ends of a stretch make of ranks that meet;
 # of those that do not eight steps are further apart by the root of eight. Of 3,000 drawn jobs that meet, waits half
-# unseen and records lost among them, 47 pass for ranks that do not (208 without it); of 2,569 that do not 163 less.
+# unseen and records lost among them, 47 pass for ranks that do not (208 without it); of 2,569 that do not 163 less
+# (counted before SURELY_APART was there).
 APART_BEYOND_ENDS: Final = 1.5
 MAX_BETWEEN: Final = 2  # places from a rank to its mate in the order of what all steps together took
 
