@@ -1,12 +1,13 @@
 """How soon all ranks of a node are attached, and how soon the screens show a step of theirs.
 
-    python tests/benchmarks/many_ranks.py [--ranks 64] [--step-ms 100] [--rounds 3]
+    python tests/benchmarks/many_ranks.py [--ranks 64] [--step-ms 100] [--rounds 3] [--imitation]
 
 So many real processes with torch, each a loop of a small model without a process group (a node of 64 ranks has 64 cores
 or more; here most of a step is a sleep), started a few at a time and let go together. They are visited in turns by
 `tuiadvisor record`, whose recording tells when the agent saw each rank live, when it sent the first step of each, and
 how long their threads stood still, and by `watch` in a terminal until a step stands on its screen. 64 ranks take 13 GB
-and two minutes of two cores to start.
+and two minutes of two cores to start. With --imitation they import as much of torch's names as the probe hooks
+(tests/imitation_torch.py, 12 MB a rank), so that 300 fit on a small machine: same attach, less to look through.
 """
 
 from __future__ import annotations
@@ -76,13 +77,37 @@ while True:
     step()
     time.sleep(step_s)
 """
+IMITATION = """
+import mmap, os, sys, time
+from pathlib import Path
+import imitation_torch
+imitation_torch.put_in()
+with open("libtorch_python.so", "rb") as library:  # what a rank is known by
+    mapped = mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ)
+folder, step_s = Path(sys.argv[1]), float(sys.argv[2])
+rank = os.environ["RANK"]
+model = imitation_torch.Module()
+optimizer = imitation_torch.Optimizer(model.parameters())
+times = os.open(folder / f"times.{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+(folder / f"ready.{rank}").touch()
+go = str(folder / "go")
+for batch in imitation_torch.DataLoader():
+    while not os.path.exists(go): time.sleep(0.5)
+    os.write(times, b"%d\\n" % time.monotonic_ns())
+    sys.modules["torch.autograd"].backward(model(batch))
+    optimizer.step()
+    time.sleep(step_s)
+"""
 
 
 @contextlib.contextmanager
-def ranks_at_work(num_ranks: int, step_s: float, folder: Path) -> Iterator[list[int]]:
+def ranks_at_work(num_ranks: int, step_s: float, program: str, folder: Path) -> Iterator[list[int]]:
     """Their pids."""
-    shared = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(num_ranks)}
+    tests = str(Path(__file__).resolve().parents[1])
+    shared = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(num_ranks), "PYTHONPATH": tests}
     ranks: list[subprocess.Popen[bytes]] = []
+
+    (folder / "libtorch_python.so").write_bytes(b"imitation")
 
     def num_ready() -> int:
         for one in ranks:
@@ -92,10 +117,10 @@ def ranks_at_work(num_ranks: int, step_s: float, folder: Path) -> Iterator[list[
     try:
         for rank in range(num_ranks):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            command = [sys.executable, "-c", RANK, str(folder), str(step_s)]
+            command = [sys.executable, "-c", program, str(folder), str(step_s)]
             ranks.append(
                 subprocess.Popen(
-                    command, env=shared | own, stdin=subprocess.DEVNULL, start_new_session=True
+                    command, cwd=folder, env=shared | own, stdin=subprocess.DEVNULL, start_new_session=True
                 )  # as torchrun: many kernels share cores among sessions first
             )
             wait_until(lambda: len(ranks) - num_ready() < STARTED_AT_ONCE, "ranks start")
@@ -237,6 +262,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--step-ms", type=float, default=100.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--imitation", action="store_true", help="ranks without torch itself")
     parser.add_argument("--prefix", default="", help="a command that runs the visits, once the ranks train")
     parser.add_argument("--visit", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -246,7 +272,9 @@ def main() -> None:
         return
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
-        ranks_at_work(options.ranks, options.step_ms / 1e3, Path(name)) as pids,
+        ranks_at_work(
+            options.ranks, options.step_ms / 1e3, IMITATION if options.imitation else RANK, Path(name)
+        ) as pids,
     ):
         Path(name, "pids").write_text(" ".join(map(str, pids)))
         visitor = [sys.executable, __file__, "--visit", name, "--rounds", str(options.rounds)]

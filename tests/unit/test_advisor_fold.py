@@ -129,6 +129,11 @@ def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
     assert f"no training step was seen (rank 0: {WAITING_FOR_INTERPRETER})" == why_stepless(
         folded([hello(Job(num_ranks=1), "node0"), status(1, in_one_call)]).view()
     )
+    for too_early in ("has not imported torch yet", "torch is still being imported"):
+        found = [{"rank": 0, "state": "found", "detail": too_early}]
+        assert f"no training step was seen (rank 0: {too_early})" == why_stepless(
+            folded([status(1, found)]).view()
+        )
     assert why_stepless(folded([]).view()) is None
     waits = {"rank": 0, "state": "live", "no_step": "it waits"}
     stopped = {

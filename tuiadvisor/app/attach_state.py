@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.cluster.host_clocks import NOT_READY
 from tuiadvisor.advisor.cluster.membership import STEPLESS
 from tuiadvisor.advisor.cluster.unwatched import NO_STEP, WAITING_FOR_INTERPRETER, is_held_up
 from tuiadvisor.errors import one_line
@@ -88,7 +89,7 @@ def why_stepless(view: RunView | None) -> str | None:
         return _first(held, 1)
     if found is not None:
         return found
-    told = tuple(row for row in view.ranks if row.state in NEVER_SEEN and row.state_detail)
+    told = tuple(row for row in view.ranks if row.state_detail and _never_seen(row))
     return "no training step was seen" + (f" ({_first(told, len(view.ranks))})" if told else "")
 
 
@@ -104,6 +105,10 @@ def _waits_for(view: RunView | None) -> str | None:
     if why is None or not why.startswith(_PASSING) or why.endswith(NO_STEP):
         return None
     return why.removeprefix(_PASSING)
+
+
+def _never_seen(row: RankRow) -> bool:
+    return row.state in NEVER_SEEN or row.state_detail in NOT_READY
 
 
 def _is_held_up(row: RankRow) -> bool:
