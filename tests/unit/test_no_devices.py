@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
-from synthetic_run import Job, hello
+from synthetic_run import Job, folded, hello
 
 from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
@@ -20,8 +21,9 @@ from tuiadvisor.agent.hello import hello as introduction
 from tuiadvisor.cli import doctor
 from tuiadvisor.exporters.anonymize import _hello as anonymous
 from tuiadvisor.exporters.pseudonyms import Names
+from tuiadvisor.report.document import document
 from tuiadvisor.tui.pages import sections
-from tuiadvisor.views.devices import WHY_NONE, why_no_device
+from tuiadvisor.views.devices import NO_DEVICE, WHY_NONE, why_no_device
 
 MACHINE, CONTAINER, BARE = (
     "a driver and its files",
@@ -131,6 +133,16 @@ def test_the_reason_goes_with_the_agents_introduction_to_the_hosts_row(on: Any) 
     told = {**payload, "why_no_gpus": "/home/somebody"}
     assert anonymous(told, Names(hosts={"node0": "node0"}))["why_no_gpus"] is None
     assert host_row("node0", told, None, HostUse()).no_gpus == ""
+
+
+def test_the_ranks_rows_of_the_document_say_it() -> None:
+    """A script that reads `devices` alone learned "no device that was seen", as of a machine that has none."""
+    job = Job(num_ranks=4, ranks_per_host=2)
+    refused = hello(job, "node0")
+    refused = replace(refused, payload={**refused.payload, "why_no_gpus": "no permission"})
+    rows: Any = document(folded([refused, hello(job, "node1")]).view())["devices"]["per_rank"]
+    told = why_no_device("no permission")
+    assert [told, told, NO_DEVICE, NO_DEVICE] == [row["why"] for row in rows]
 
 
 @pytest.mark.parametrize("width", [60, 160])

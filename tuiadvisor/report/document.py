@@ -113,7 +113,8 @@ def losses_document(losses: Losses) -> Document:
 
 
 def _no_devices(view: RunView) -> list[RankDevice]:
-    return [RankDevice(row.rank, why=NO_DEVICE) for row in view.ranks]
+    refusals = {host.host: host.no_gpus for host in view.hosts}
+    return [RankDevice(row.rank, why=refusals.get(row.host) or NO_DEVICE) for row in view.ranks]
 
 
 def _imported(view: RunView) -> Document | None:
