@@ -79,7 +79,7 @@ with probed(Path(folder)):
     for number in range(WINDOWS):
         wish = f"{folder}/wish{rank}.{number}"
         os.mkdir(wish)
-        exec(extension_code("capture", f"begin({wish!r}, 3, 0, {time.monotonic_ns() + 10**11})", wish), {})
+        exec(extension_code("capture", f"begin({wish!r}, 3, (0, {time.monotonic_ns() + 10**11}))", wish), {})
         step()
         step()
         comm_s = hidden_s = 0.0

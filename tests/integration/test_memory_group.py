@@ -126,3 +126,27 @@ def test_a_watcher_in_the_group_goes_before_the_training(job: Job, tmp_path: Pat
         job.check_trains()
     assert 0 != done.returncode
     assert "not touched" not in done.stderr
+
+
+def test_a_capture_ends_before_it_takes_what_the_training_needs(job: Job, tmp_path: Path) -> None:
+    """A thousand steps asked for where a trace of them has no room: those that fit, and the reason; else none."""
+    command = [sys.executable, "-m", "tuiadvisor", "capture", "all", "--pid", str(job.pid), "--steps", "1000"]
+
+    def capture(folder: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, "-o", str(folder)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+
+    with job.room(100):
+        done = capture(tmp_path / "some")
+        job.check_trains()
+    assert 0 == done.returncode, done.stderr
+    assert " of 1000 steps: one more would take more memory than " in done.stdout
+    assert f"(half of what its control group {job.group} has left)" in done.stdout
+    assert [tmp_path / "some" / "rank0.json"] == list((tmp_path / "some").iterdir())
+    with job.room(40):
+        done = capture(tmp_path / "none")
+        job.check_trains()
+    assert 1 == done.returncode
+    assert "no trace: rank 0: a trace takes 16 MiB of memory to begin with, more than " in done.stderr
+    assert not (tmp_path / "none").exists()

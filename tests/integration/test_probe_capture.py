@@ -47,7 +47,7 @@ def ask(folder: Path, num_steps: int = NUM_STEPS) -> Path:
     wish = folder / f"wish-{time.monotonic_ns()}"
     wish.mkdir()
     limit_ns = time.monotonic_ns() + 60 * 10**9
-    exec(extension_code("capture", f"begin({str(wish)!r}, {num_steps}, 0, {limit_ns})", str(wish)), {})  # noqa: S102
+    exec(extension_code("capture", f"begin({str(wish)!r}, {num_steps}, (0, {limit_ns}))", str(wish)), {})  # noqa: S102
     return wish
 
 

@@ -55,7 +55,7 @@ def test_a_state_is_read_and_its_words_cannot_drive_a_terminal() -> None:
 
 def test_only_late_modules_can_be_added() -> None:
     """The code for another module is never made, and what is made is valid Python."""
-    compile(extension_code("capture", "begin('/x', 1, 0, 1)", "/x"), "extension", "exec")
+    compile(extension_code("capture", "begin('/x', 1, (0, 1))", "/x"), "extension", "exec")
     assert PRIVATE_NAME in extension_code("capture", "begin()", "/x")
     with pytest.raises(ValueError, match="install"):
         extension_code("install", "x()", "/x")

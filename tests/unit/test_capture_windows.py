@@ -16,6 +16,7 @@ from fake_time import NS, FakeTime
 
 from tuiadvisor.agent import capture as capturing
 from tuiadvisor.agent.capture import RankCapture, capture
+from tuiadvisor.agent.room import TraceLimit
 from tuiadvisor.agent.session import RingSession
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import RankState
@@ -97,6 +98,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTime]:
     made = FakeTime()
     monkeypatch.setattr(capturing, "time", made)
     monkeypatch.setattr(capturing, "new_folder", lambda process: process.identity.opened())
+    monkeypatch.setattr(capturing, "trace_limit", lambda *given: TraceLimit(given[-1] << 20, "half"))
     monkeypatch.setattr(capturing, "inject", lambda identity, code: identity.take(code))
     return made
 
@@ -128,9 +130,17 @@ def test_each_rank_gives_its_trace_when_its_steps_are_done(tmp_path: Path) -> No
     assert (40, 4) == (found[0].told.first_step, found[0].told.cost.stop_ns)
     assert ["1 armed, 1 done", "1 running, 1 done", "2 done"] == said
     assert "begin('/inside', 5, " in ranks[0].asked
-    assert ", True)" in ranks[0].asked
+    assert ", True, (2097152, 'half'))" in ranks[0].asked
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_trace_of_fewer_steps_says_why(tmp_path: Path) -> None:
+    """The file is there, and so is the reason."""
+    why = "it ended after 2 of 5 steps"
+    (found,), _ = captured(tmp_path / "out", Rank(tmp_path / "a", says=[{"state": "done", "why": why}]))
+    assert (tmp_path / "out" / "rank0.json", why) == (found.file, found.why)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent import cgroup, procfs, room
 from tuiadvisor.agent.room import ATTACH_BYTES, CHARGED_AFTER_S, LEFT_TO_OTHERS_BYTES, MIB, MemoryRoom
 from tuiadvisor.errors import FailureError
 
@@ -123,6 +124,31 @@ def test_what_can_be_given_back_is_room(groups: Groups) -> None:
     (found,) = cgroup.memory_limits(RANK)
     assert (300 * MIB, 100 * MIB) == (found.limit, found.free)
     assert "" == refusal()
+
+
+def test_a_trace_may_take_half_of_what_is_left_shared_by_its_ranks(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the group, the machine or the disk, whichever has less; never more than a minute's worth; never "no limit"."""
+    available, on_disk = [64 << 30], [64 << 20]
+    monkeypatch.setattr(room.psutil, "virtual_memory", lambda: SimpleNamespace(available=available[0]))
+    disk = lambda _: SimpleNamespace(f_blocks=9, f_bavail=on_disk[0], f_frsize=1024)  # noqa: E731
+    monkeypatch.setattr(room.os, "fstatvfs", disk)
+    groups.put("pod/box")
+    (group,) = cgroup.memory_limits(RANK)
+    half = (100 * MIB - LEFT_TO_OTHERS_BYTES) // 2
+    why = f"half of what its control group {group.folder} has left"
+    assert (half, why) == room.trace_limit(RANK, 5, 1)
+    assert (half // 4, f"{why}, shared by 4 ranks") == room.trace_limit(RANK, 5, 4)
+    on_disk[0] = 12 << 10
+    assert (22 * MIB, "half of what the folder of its files has left") == room.trace_limit(RANK, 5, 1)
+    available[0] = 40 * MIB
+    assert (12 * MIB, "half of what this machine's memory has left") == room.trace_limit(RANK, 5, 1)
+    groups.use("pod/box", 3)
+    assert (1, why) == room.trace_limit(RANK, 5, 1)
+    groups.of_rank = "/without"
+    available[0], on_disk[0] = 64 << 30, 64 << 20
+    assert (2 << 30, "more would stand still for over a minute") == room.trace_limit(RANK, 5, 1)
 
 
 def test_less_than_an_attach_takes_is_a_refusal_that_says_how_much(groups: Groups) -> None:

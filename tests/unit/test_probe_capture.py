@@ -136,7 +136,7 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Torch]:
 def begun(torch: Torch, give_up_ns: int = 1 << 62, **more: Any) -> None:
     """A wish of its own each time."""
     (Path(torch.folder) / capture.ASKED_NAME).unlink(missing_ok=True)
-    capture.begin(str(torch.folder), NUM_STEPS, 0, give_up_ns, **more)
+    capture.begin(str(torch.folder), NUM_STEPS, (0, give_up_ns), **more)
 
 
 def is_out(torch: Torch) -> bool:
@@ -178,6 +178,36 @@ def test_so_many_whole_steps_are_recorded_between_borders(torch: Torch) -> None:
     torch.did.clear()
     torch.autograd._prepare_profiler()
     assert ["host prepares"] == torch.did
+
+
+@pytest.mark.parametrize(("most_mib", "num_steps"), [(64, 1), (100, 2), (128, 3), (0, 3)])
+def test_a_window_ends_before_its_trace_takes_too_much(
+    torch: Torch, monkeypatch: pytest.MonkeyPatch, most_mib: int, num_steps: int
+) -> None:
+    """Grown by 5 MiB a step, eight times as much with what stopping takes: with the steps it has, and says so."""
+    sizes = iter(range(100 << 20, 1 << 40, 5 << 20))
+    monkeypatch.setattr(capture, "resident_bytes", lambda: next(sizes))
+    begun(torch, most=(most_mib << 20, "half"))
+    torch.borders(BORDERS_BEFORE + NUM_STEPS)
+    said = torch.said()
+    assert (DONE, num_steps) == (said["state"], len(said["step_ns_inside"]))
+    why = f"it ended after {num_steps} of {NUM_STEPS} steps: one more would take more memory than {most_mib} MiB (half)"
+    assert said["why"] == (why if num_steps < NUM_STEPS else "")
+    assert "trace" == (torch.folder / "trace.json").read_text()
+    assert is_out(torch)
+
+
+@pytest.mark.parametrize(("has_cuda", "most_mib", "needs"), [(False, 15, 16), (True, 143, 144)])
+def test_no_window_where_it_may_take_nothing(torch: Torch, has_cuda: bool, most_mib: int, needs: int) -> None:
+    """The profiler is never switched on."""
+    torch.has_cuda = has_cuda
+    begun(torch, most=(most_mib << 20, "half"))
+    torch.borders(BORDERS_BEFORE + NUM_STEPS)
+    assert REFUSED == torch.said()["state"]
+    why = f"a trace takes {needs} MiB of memory to begin with, more than {most_mib} MiB (half)"
+    assert why == torch.said()["why"]
+    assert [] == torch.profiles
+    assert is_out(torch)
 
 
 def test_work_of_a_device_belongs_to_the_window(torch: Torch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +266,7 @@ def test_nobody_who_has_gone_is_recorded_for(torch: Torch) -> None:
 
 def test_a_window_that_came_too_late_is_none(torch: Torch) -> None:
     """Who asked gave it until a moment."""
-    capture.begin(str(torch.folder), NUM_STEPS, 1 << 62, 0)
+    capture.begin(str(torch.folder), NUM_STEPS, (1 << 62, 0))
     torch.borders(3)
     assert "no step border came in time" == torch.said()["why"]
     assert [] == torch.profiles
@@ -249,16 +279,16 @@ def test_one_window_at_a_time_and_none_without_a_probe(
     begun(torch)
     other = tmp_path / "other"
     other.mkdir()
-    capture.begin(str(other), NUM_STEPS, 0, 1 << 62)
+    capture.begin(str(other), NUM_STEPS, (0, 1 << 62))
     assert "another capture is under way" in json.loads((other / "state.json").read_text())["why"]
     window = capture._window
     assert window is not None
-    capture.begin(window.folder, NUM_STEPS, 0, 1 << 62)  # asked again: the first request arrived after all
+    capture.begin(window.folder, NUM_STEPS, (0, 1 << 62))  # asked again: the first request arrived after all
     assert window is capture._window
     assert "waiting" == torch.said()["state"]
     torch.borders(BORDERS_BEFORE + NUM_STEPS)
     assert DONE == torch.said()["state"]
-    capture.begin(window.folder, NUM_STEPS, 0, 1 << 62)  # or has been carried out
+    capture.begin(window.folder, NUM_STEPS, (0, 1 << 62))  # or has been carried out
     assert DONE == torch.said()["state"]
     assert capture._window is None
     monkeypatch.setitem(sys.modules, "tuiadvisor_probes.install", SimpleNamespace(_probe=None))  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder
 from tuiadvisor.agent.payload import extension_code, write_bundle
 from tuiadvisor.agent.rank_link import PASSING_REASONS
+from tuiadvisor.agent.room import TraceLimit, trace_limit
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import InjectError, inject
@@ -70,7 +71,7 @@ class ToldState:
 
 @dataclass(frozen=True, slots=True)
 class RankCapture:
-    """What came of one rank: a file, or why there is none."""
+    """What came of one rank: a file, and why it holds fewer steps than asked for; or why there is none."""
 
     rank: int | None
     pid: int
@@ -121,6 +122,7 @@ def capture(
     windows = [_Window(link, num_steps, folder, int(patience_s * NS)) for link in batch.links]
     for window in windows:
         window.with_shapes = with_shapes
+        window.num_at_once = len(windows)
     try:
         for window in windows:
             window.ask(begin_ns, batch.executor)
@@ -162,6 +164,8 @@ class _Window:
         self.link = link
         self.num_steps = num_steps
         self.with_shapes = False
+        self.num_at_once = 1
+        self.limit = TraceLimit(0, "")
         self.out = folder
         self.patience_ns = patience_ns
         self.told = ToldState()
@@ -184,6 +188,7 @@ class _Window:
             if self.files.probe_folder is None:
                 here = Path(f"/proc/self/fd/{self.files.directory_fd}")
                 write_bundle(here, process.identity, ("capture",))
+            self.limit = trace_limit(process.pid, self.files.directory_fd, self.num_at_once)
         except (OSError, TuiadvisorError) as error:
             self._end(None, str(error))
             return
@@ -192,7 +197,8 @@ class _Window:
 
         def request() -> Future[Injection]:
             first_ns = self.link.clock.to_rank(max(begin_ns, time.monotonic_ns()))
-            wish = (inner, self.num_steps, first_ns, first_ns + self.patience_ns, self.with_shapes)
+            between_ns = (first_ns, first_ns + self.patience_ns)
+            wish = (inner, self.num_steps, between_ns, self.with_shapes, tuple(self.limit))
             code = extension_code("capture", f"begin{wish!r}", inner, probes)
             return executor.submit(inject, process.identity, code)
 
@@ -282,7 +288,7 @@ class _Window:
         except (OSError, FailureError) as error:
             self._end(None, f"its trace could not be fetched: {error}")
         else:
-            self._end(target, "")
+            self._end(target, self.told.why)
 
     def _open(self, name: str) -> int:
         """A file the rank wrote: only a plain one of its own, nothing that a link points at."""

@@ -12,7 +12,9 @@ import errno
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import psutil
 
 from tuiadvisor.agent import cgroup
 from tuiadvisor.errors import FailureError
@@ -29,6 +31,11 @@ ATTACH_BYTES: Final = 8 * MIB
 # From when an attach is let in until the kernel has all of it in its account: 64 ranks of a node were all attached to
 # within 4 s (tests/benchmarks/RESULTS.md).
 CHARGED_AFTER_S: Final = 4.0
+# A rank stands still while its trace is put together and written: 40 us an event of 1.5 kB on the slowest machine it
+# was tried on, so a minute for this much, a tenth of the time after which NCCL's watchdog ends a job (ten minutes).
+MOST_TRACE_BYTES: Final = 2048 * MIB
+# Memory that a trace takes before it is written, by the size of its file: 5.8 to 6.4 times, with shapes 9 (likewise).
+MEMORY_OF_FILE: Final = 5
 PLACES: Final = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108  # the names below them are random and owner-only
 # By their magic numbers in statfs(2). Others may need a new block for each write (btrfs, zfs, bcachefs, f2fs) or wait
 # for a network (nfs, fuse): there a reserved page is no promise.
@@ -93,6 +100,32 @@ _MEMORY_ROOM: Final = MemoryRoom()
 def take_memory(pid: int, ring_bytes: int) -> None:
     """FailureError in place of an attach for which memory might run out, which would end the training."""
     _MEMORY_ROOM.take(pid, ring_bytes, time.monotonic())
+
+
+class TraceLimit(NamedTuple):
+    """What a rank may grow by for a profiler's trace, and what it is a share of, in words."""
+
+    num_bytes: int
+    why: str
+
+
+def trace_limit(pid: int, folder_fd: int, num_ranks: int) -> TraceLimit:
+    """Of a rank that is one of num_ranks at once on this machine; folder_fd: where its file will lie.
+
+    Half of what is left of its control groups, of the machine's memory or of the file system, shared by these ranks:
+    the other half stays the training's. Never more than MOST_TRACE_BYTES.
+    """
+    found = os.fstatvfs(folder_fd)
+    left = [(limit.free, f"its control group {limit.folder} has left") for limit in cgroup.memory_limits(pid)]
+    left.append((psutil.virtual_memory().available, "this machine's memory has left"))
+    if found.f_blocks:
+        on_disk = found.f_bavail * found.f_frsize
+        left.append((on_disk * MEMORY_OF_FILE, "the folder of its files has left"))
+    free, why = min(left)
+    share = max(1, (free - LEFT_TO_OTHERS_BYTES) // 2 // max(1, num_ranks))  # 0 would be no limit
+    if share > MOST_TRACE_BYTES:
+        return TraceLimit(MOST_TRACE_BYTES, "more would stand still for over a minute")
+    return TraceLimit(share, f"half of what {why}" + (f", shared by {num_ranks} ranks" * (num_ranks > 1)))
 
 
 def _too_little(pid: int, limit: cgroup.MemoryLimit, needed: int, *, is_shared: bool) -> str:

@@ -165,6 +165,7 @@ def _entry(result: RankCapture) -> dict[str, Any]:
         "file": str(result.file) if result.file else None,
         "why": result.why or None,
         "first_step": result.told.first_step,
+        "steps": len(cost.step_ns_inside) or None,
         "cost": {
             "start_s": _seconds(cost.start_ns),
             "stop_s": _seconds(cost.stop_ns),
@@ -187,6 +188,7 @@ def _lines(document: dict[str, Any], results: list[RankCapture], missing: list[i
     lines = [summary_with_roof(document)]
     lines += [f"{_name(result)}: {result.file}" for result in results if result.file]
     lines += [_cost(entry) for entry in document["capture"]["ranks"] if entry["file"]]
+    lines += [_failure(result) for result in results if result.file is not None and result.why]
     lines += [f"no trace of {_failure(result)}" for result in results if result.file is None]
     if missing:
         lines.append(f"not on this machine, or without a process group: {said(frozenset(missing))}")
