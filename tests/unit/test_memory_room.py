@@ -10,6 +10,7 @@ import pytest
 
 from tuiadvisor.agent import cgroup, procfs, room
 from tuiadvisor.agent.room import ATTACH_BYTES, CHARGED_AFTER_S, LEFT_TO_OTHERS_BYTES, MIB, MemoryRoom
+from tuiadvisor.cli import doctor
 from tuiadvisor.errors import FailureError
 
 if TYPE_CHECKING:
@@ -230,3 +231,22 @@ def test_what_the_kernel_does_not_say_refuses_nobody(groups: Groups, lost: str) 
     if lost == "limit" and groups.version == "2":
         (folder / "memory.max").write_text("max\n")
         assert "" == refusal()
+
+
+def test_doctor_says_what_the_group_of_the_shell_leaves(groups: Groups) -> None:
+    """With a remedy where no rank of the group could be attached to; a group without a limit is none."""
+    groups.ours = "/pod/box"
+    groups.put("pod/box")
+    (group,) = cgroup.memory_limits(os.getpid())
+    found = doctor.look_at_memory()
+    assert ("ok", f"100 MiB left of 300 in {group.folder}", "") == (found.state, found.found, found.remedy)
+    groups.use("pod/box", 12)
+    found = doctor.look_at_memory()
+    assert ("limited", f"12 MiB left of 300 in {group.folder}") == (found.state, found.found)
+    assert "raise its limit, or watch from outside" in found.remedy
+    limits = ("memory.max", "memory.limit_in_bytes")
+    unlimited = {"1": f"{UNLIMITED}\n", "2": "max\n"}[groups.version]
+    for name in limits:
+        if (group.folder / name).exists():
+            (group.folder / name).write_text(unlimited)
+    assert "no control group limits it for this shell" == doctor.look_at_memory().found

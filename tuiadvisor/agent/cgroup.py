@@ -27,6 +27,7 @@ _MEMORY: Final = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes"),
     ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"),
 )
+_NO_LIMIT: Final = 1 << 62  # version 1 writes the largest whole number of pages below 2^63
 # Pages of files on disk, and what the kernel keeps of files it has looked at: given back before anybody is ended for
 # it. Of tmpfs, as of /dev/shm, no page is. The sums with all groups below are version 1's.
 _GIVEN_BACK: Final = ("inactive_file", "active_file", "slab_reclaimable")
@@ -94,7 +95,7 @@ def _memory(folder: Path) -> MemoryLimit | None:
     found = []
     for names in _MEMORY:
         limit, used = (_text(folder / name).strip() for name in names)
-        if limit.isdecimal() and used.isdecimal():  # "max": none
+        if limit.isdecimal() and used.isdecimal() and int(limit) < _NO_LIMIT:  # "max": none
             left = int(limit) - int(used) + given_back
             found.append(MemoryLimit(folder, int(limit), max(0, min(left, int(limit)))))
     return min(found, key=lambda limit: limit.free, default=None)

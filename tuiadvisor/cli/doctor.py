@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import asdict
 
 from tuiadvisor import __version__
+from tuiadvisor.agent.cgroup import memory_limits
 from tuiadvisor.agent.gpu import find_reader
 from tuiadvisor.agent.payload import NATIVE_VARIABLE, TRIED_MACHINES, has_core, wants_native
-from tuiadvisor.agent.room import MIB
-from tuiadvisor.agent.session import places, room_for_ring
+from tuiadvisor.agent.room import ATTACH_BYTES, LEFT_TO_OTHERS_BYTES, MIB
+from tuiadvisor.agent.session import RING_BYTES, places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.measuring import measure_peak, measured_lines
@@ -75,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         look_at_ptrace(),
         look_at_armed(),
         look_at_rings(),
+        look_at_memory(),
         look_at_core(),
         look_at_gpus(),
         look_at_nccl(),
@@ -171,6 +173,18 @@ def look_at_rings() -> Check:
             "rings", "limited", found, f"free space in {places()[0]}: a disk may hold up the training"
         )
     return Check("rings", "missing", "; ".join(failed), "free space in one of them: no rank can be watched")
+
+
+def look_at_memory() -> Check:
+    """Memory that the control groups of this shell leave; ranks that run in others are looked at when attached to."""
+    limit = min(memory_limits(os.getpid()), key=lambda limit: limit.free, default=None)
+    if limit is None:
+        return Check("memory", "ok", "no control group limits it for this shell", "")
+    found = f"{limit.free // MIB:,} MiB left of {limit.limit // MIB:,} in {limit.folder}"
+    if limit.free < LEFT_TO_OTHERS_BYTES + ATTACH_BYTES + RING_BYTES:
+        remedy = "ranks in this group are refused: raise its limit, or watch from outside of the group"
+        return Check("memory", "limited", found, remedy)
+    return Check("memory", "ok", found, "")
 
 
 def look_at_core() -> Check:
