@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tuiadvisor import expendable
 from tuiadvisor.agent import cgroup, procfs, room
 from tuiadvisor.agent.room import ATTACH_BYTES, CHARGED_AFTER_S, LEFT_TO_OTHERS_BYTES, MIB, MemoryRoom
-from tuiadvisor.cli import doctor
+from tuiadvisor.cli import commands, doctor
 from tuiadvisor.errors import FailureError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RANK = 4711
 UNLIMITED = "9223372036854771712"
@@ -250,3 +248,63 @@ def test_doctor_says_what_the_group_of_the_shell_leaves(groups: Groups) -> None:
         if (group.folder / name).exists():
             (group.folder / name).write_text(unlimited)
     assert "no control group limits it for this shell" == doctor.look_at_memory().found
+
+
+def test_a_group_that_ends_as_a_whole_needs_room_for_all_of_us(
+    groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kubernetes sets a container: the kernel would take the training along with the watcher it chose."""
+    groups.ours = "/pod/box"
+    groups.put("pod/box")
+    groups.put("pod")
+    groups.use("pod", 150)
+    own = tmp_path / "cgroup"
+    own.write_text("0::/pod/box\n")
+    monkeypatch.setattr(expendable, "_GROUP", own)
+    monkeypatch.setattr(expendable, "_POINT", groups.point)
+
+    def refused() -> str:
+        try:
+            room.check_own(expendable.groups_that_end_together())
+        except FailureError as error:
+            return str(error)
+        return ""
+
+    assert ("", []) == (refused(), expendable.groups_that_end_together())
+    box, pod = (groups.point / name / "memory.oom.group" for name in ("pod/box", "pod"))
+    box.write_text("1\n")
+    said = refused()
+    assert f"control group {box.parent} has 100 MiB of 300 left, less than the 192 MiB this may take" in said
+    assert "raise the limit, or watch from outside of the group" in said
+    assert 1 == len(said.splitlines())
+    groups.use("pod/box", 250)
+    assert f"control group {pod.parent} has 150 MiB" in refused()  # it ends the box as a whole, too
+    groups.use("pod", 250)
+    assert "" == refused()
+    # Set above alone: what is used up below takes its own processes, one by one.
+    box.write_text("0\n")
+    pod.write_text("1\n")
+    groups.use("pod/box", 20)
+    assert [pod.parent] == expendable.groups_that_end_together()
+    assert "" == refused()
+    groups.use("pod", 20)
+    assert f"control group {pod.parent} has 20 MiB" in refused()
+    own.write_text("0::/../box\n")
+    assert [] == expendable.groups_that_end_together()
+
+
+@pytest.mark.parametrize(("command", "code"), [("info", 1), ("detach", 0), ("rules", 0)])
+def test_a_command_is_refused_before_anything_is_touched(
+    command: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line; who leaves or looks is not."""
+
+    def refuse(_groups: object) -> None:
+        raise FailureError("too little")
+
+    monkeypatch.setattr(commands, "groups_that_end_together", lambda: [Path("/sys/fs/cgroup/box")])
+    monkeypatch.setattr(room, "check_own", refuse)
+    monkeypatch.setattr(commands, "_logged", lambda *_, **__: 0)
+    given = {"info": ["info", "run.tuirec"], "detach": ["detach"], "rules": ["rules", "list"]}
+    assert code == commands.run(given[command])
+    assert capsys.readouterr().err == (f"tuiadvisor {command}: too little\n" if code else "")

@@ -20,6 +20,7 @@ from tuiadvisor.agent import cgroup
 from tuiadvisor.errors import FailureError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MIB: Final = 1 << 20
@@ -31,6 +32,9 @@ ATTACH_BYTES: Final = 8 * MIB
 # From when an attach is let in until the kernel has all of it in its account: 64 ranks of a node were all attached to
 # within 4 s (tests/benchmarks/RESULTS.md).
 CHARGED_AFTER_S: Final = 4.0
+# What all processes of a watcher may take: `record` of two ranks took 94 MiB at the most, `watch` 124 (2026-12-01), and
+# half as much again for larger jobs.
+WATCHER_BYTES: Final = 192 * MIB
 # A rank stands still while its trace is put together and written: 40 us an event of 1.5 kB on the slowest machine it
 # was tried on, so a minute for this much, a tenth of the time after which NCCL's watchdog ends a job (ten minutes).
 MOST_TRACE_BYTES: Final = 2048 * MIB
@@ -100,6 +104,27 @@ _MEMORY_ROOM: Final = MemoryRoom()
 def take_memory(pid: int, ring_bytes: int) -> None:
     """FailureError in place of an attach for which memory might run out, which would end the training."""
     _MEMORY_ROOM.take(pid, ring_bytes, time.monotonic())
+
+
+def check_own(groups: Sequence[Path]) -> None:
+    """FailureError where our own processes might use up a control group that the kernel ends as a whole.
+
+    groups: of ours that it ends so (`expendable.groups_that_end_together`). A limit above them ends them, too; one
+    below takes its own processes alone.
+    """
+    found = [
+        limit
+        for limit in cgroup.memory_limits(os.getpid())
+        if any(limit.folder in (group, *group.parents) for group in groups)
+    ]
+    least = min(found, key=lambda limit: limit.free, default=None)
+    if least is not None and least.free < WATCHER_BYTES:
+        left = f"{least.free / MIB:.0f} MiB of {least.limit / MIB:,.0f} left"
+        raise FailureError(
+            f"control group {least.folder} has {left}, less than the {WATCHER_BYTES // MIB} MiB this may take, and "
+            "where it runs out the kernel ends all its processes, a training in it too (memory.oom.group); raise the "
+            "limit, or watch from outside of the group"
+        )
 
 
 class TraceLimit(NamedTuple):

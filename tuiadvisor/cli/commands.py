@@ -15,6 +15,7 @@ from tuiadvisor import __version__, log
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.output import OutputError, give_up_output
 from tuiadvisor.errors import EndedError, FailureError, TuiadvisorError, one_line
+from tuiadvisor.expendable import groups_that_end_together
 from tuiadvisor.text.printed import say_on_stderr, unbroken
 from tuiadvisor.text.terminal import shows_screens
 
@@ -58,6 +59,8 @@ COMMANDS: Final = {
     "doctor": ("doctor", "what works on this machine, and the remedy for what does not"),
     "demo": ("demo", "a real training with a fault, and the screens on it"),
 }
+# Leave, look or start the user's own: never refused for memory.
+TAKE_LITTLE: Final = frozenset({"detach", "doctor", "completion", "rules", "arm", "run"})
 
 
 SCREENS: Final = frozenset(
@@ -222,6 +225,8 @@ def _run(arguments: list[str]) -> int:
         chosen = log.start(
             options.command, _verbosity(options), options.log, environ=os.environ, has_screens=has_screens
         )
+        if options.command not in TAKE_LITTLE:
+            _check_memory()
         return _logged(options, has_screens=has_screens)
     except TuiadvisorError as error:
         if options.debug:
@@ -237,6 +242,15 @@ def _run(arguments: list[str]) -> int:
         log.stop()
         if chosen:
             say_on_stderr(f"the log is in {one_line(chosen)}")
+
+
+def _check_memory() -> None:
+    """Where running out of memory would end a training beside us, whoever goes first: only with room. FailureError."""
+    if groups := groups_that_end_together():
+        room = importlib.import_module(
+            "tuiadvisor.agent.room"
+        )  # a tenth of a second that nobody else waits for
+        room.check_own(groups)
 
 
 def _logged(options: argparse.Namespace, *, has_screens: bool) -> int:
