@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 FLAG_CAPTURE = 256
 TRACE_NAME, STATE_NAME, ASKED_NAME = "trace.json", "state.json", "asked"
+STEPS_NAME = (
+    "steps"  # of whoever asked: how many are enough, since a trace of more would not fit in some rank
+)
+TELLS_AFTER = 4  # steps: then it says how many such would fit; what the first one takes is not what each does
 BORDERS_BEFORE = 2  # one whole step without the profiler, to compare with
 WAITING, RECORDING, DONE, REFUSED = "waiting", "recording", "done", "refused"
 LEFT = "the probe left before the window was over"
@@ -170,22 +174,35 @@ class Window:
                 self.end(REFUSED, "no step border came in time")
         else:
             self.step_ns_inside.append(now - self.border_ns)
-            if len(self.step_ns_inside) == self.num_steps:
+            num_steps = len(self.step_ns_inside)
+            num_fit = self.num_fit() if self.most_bytes else self.num_steps
+            if num_steps == self.num_steps:
                 self.finish("")
-            elif self.is_full():
-                number = str(len(self.step_ns_inside)) + " of " + str(self.num_steps) + " steps"
+            elif num_steps >= min(num_fit, self.num_enough()):
+                number = str(num_steps) + " of " + str(self.num_steps) + " steps"
+                whose = "" if num_steps >= num_fit else " in a rank, of which all end together"
                 self.finish(
-                    "it ended after " + number + ": one more would take more memory than " + self.most()
+                    "it ended after " + number + ": more would take more memory than " + self.most() + whose
                 )
             else:
+                if self.most_bytes and num_steps == TELLS_AFTER:
+                    put_state(self.folder, {"state": RECORDING, "fits": num_fit})
                 self.mark_step()
                 self.border_ns = monotonic_ns()
 
-    def is_full(self) -> bool:
-        """Whether the trace, with one more step like those it has, would take more memory than it may."""
+    def num_fit(self) -> int:
+        """So many steps like those that it has would fit, by the memory they have taken."""
         num_steps = len(self.step_ns_inside)
-        grown = (resident_bytes() - self.bytes_before) * (num_steps + 1) // num_steps
-        return 0 < self.most_bytes < grown * MOST_OF_GROWTH
+        grown = max(resident_bytes() - self.bytes_before, 1)
+        return self.most_bytes * num_steps // (grown * MOST_OF_GROWTH)
+
+    def num_enough(self) -> int:
+        """As whoever asked has said since: the ranks of a job end together, or the others wait for one that writes."""
+        try:
+            with open(os.path.join(self.folder, STEPS_NAME), "rb") as file:
+                return int(file.read(20))
+        except (OSError, ValueError):
+            return self.num_steps
 
     def most(self) -> str:
         """The limit in words."""

@@ -141,7 +141,7 @@ def test_a_capture_ends_before_it_takes_what_the_training_needs(job: Job, tmp_pa
         done = capture(tmp_path / "some")
         job.check_trains()
     assert 0 == done.returncode, done.stderr
-    assert " of 1000 steps: one more would take more memory than " in done.stdout
+    assert " of 1000 steps: more would take more memory than " in done.stdout
     assert f"(half of what its control group {job.group} has left)" in done.stdout
     assert [tmp_path / "some" / "rank0.json"] == list((tmp_path / "some").iterdir())
     with job.room(40):

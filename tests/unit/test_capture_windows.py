@@ -135,6 +135,38 @@ def test_each_rank_gives_its_trace_when_its_steps_are_done(tmp_path: Path) -> No
     assert not (tmp_path / "b").exists()
 
 
+@dataclass
+class Listener(Rank):
+    """Notes what stands in its folder at each look."""
+
+    heard: list[str] = field(default_factory=list)
+
+    def looked_at(self) -> bool:
+        steps = self.folder / "steps"
+        self.heard.append(steps.read_text() if steps.exists() else "")
+        return super().looked_at()
+
+
+@pytest.mark.usefixtures("clock")
+def test_all_ranks_are_told_what_fits_in_the_one_with_the_least_room(tmp_path: Path) -> None:
+    """Where all fit, nobody is told; a link in the place of the file is not written through."""
+    (tmp_path / "victim").write_text("untouched")
+    recording, done = {"state": "recording"}, {"state": "done"}
+    fits = [{**recording, "fits": number} for number in (9, 3, 3)]
+    ranks = [
+        Listener(tmp_path / "a", 0, says=[recording, recording, recording, done]),
+        Listener(tmp_path / "b", 1, says=[*fits, done]),
+    ]
+    links = [rank.link for rank in ranks]
+    made = ranks[1].opened
+    ranks[1].opened = lambda: (made(), (tmp_path / "b" / "steps").symlink_to(tmp_path / "victim"))[0]  # type: ignore[method-assign]
+    batch: Any = SimpleNamespace(links=links, executor=Crew(), advance=lambda link: link.of.looked_at())
+    capture(batch, 5, tmp_path / "out", 20.0, lambda _: None)
+    assert ["", "", "3", "3"] == ranks[0].heard
+    assert ["untouched", "untouched", "3", "3"] == ranks[1].heard
+    assert "untouched" == (tmp_path / "victim").read_text()
+
+
 @pytest.mark.usefixtures("clock")
 def test_a_trace_of_fewer_steps_says_why(tmp_path: Path) -> None:
     """The file is there, and so is the reason."""

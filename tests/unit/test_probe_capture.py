@@ -191,9 +191,37 @@ def test_a_window_ends_before_its_trace_takes_too_much(
     torch.borders(BORDERS_BEFORE + NUM_STEPS)
     said = torch.said()
     assert (DONE, num_steps) == (said["state"], len(said["step_ns_inside"]))
-    why = f"it ended after {num_steps} of {NUM_STEPS} steps: one more would take more memory than {most_mib} MiB (half)"
+    why = f"it ended after {num_steps} of {NUM_STEPS} steps: more would take more memory than {most_mib} MiB (half)"
     assert said["why"] == (why if num_steps < NUM_STEPS else "")
     assert "trace" == (torch.folder / "trace.json").read_text()
+    assert is_out(torch)
+
+
+def test_a_window_ends_with_that_of_the_rank_with_the_least_room(
+    torch: Torch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how many steps would fit, and ends at as many as whoever asked says then."""
+    sizes = iter(range(100 << 20, 1 << 40, 1 << 20))
+    monkeypatch.setattr(capture, "resident_bytes", lambda: next(sizes))
+    begun(torch, most=(80 << 20, "half"))
+    assert capture._window is not None
+    capture._window.num_steps = 9
+    torch.borders(BORDERS_BEFORE + capture.TELLS_AFTER - 1)
+    assert "fits" not in torch.said()
+    torch.borders(1)
+    assert ("recording", 10) == (torch.said()["state"], torch.said()["fits"])
+    (torch.folder / capture.STEPS_NAME).write_text("nonsense")
+    torch.borders(1)
+    (torch.folder / capture.STEPS_NAME).write_text("7")
+    torch.borders(1)
+    assert "recording" == torch.said()["state"]
+    torch.borders(1)
+    said = torch.said()
+    assert (DONE, 7) == (said["state"], len(said["step_ns_inside"]))
+    why = (
+        "it ended after 7 of 9 steps: more would take more memory than 80 MiB (half) in a rank, of which all "
+    )
+    assert f"{why}end together" == said["why"]
     assert is_out(torch)
 
 

@@ -46,6 +46,7 @@ ASK_AGAIN_NS: Final = NS  # after a request that found the rank busy for a momen
 MAX_STATE_BYTES: Final = 1 << 20
 TRACE_NAME: Final = "trace.json"  # as in tuiadvisor_probes.capture, which is never imported here
 STATE_NAME: Final = "state.json"
+STEPS_NAME: Final = "steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class ToldState:
 
     state: str = ""
     why: str = ""
+    fits: int | None = None  # so many steps, by what those so far have taken
     first_step: int | None = None
     cost: CaptureCost = field(default_factory=lambda: CaptureCost(None, None, None, (), ()))
 
@@ -88,6 +90,7 @@ def parse_state(raw: bytes) -> ToldState:
     return ToldState(
         text(told.get("state"), MAX_TEXT_CHARS),
         text(told.get("why"), MAX_TEXT_CHARS),
+        count(told.get("fits")),
         count(told.get("first_step")),
         CaptureCost(
             count(cost.get("start")),
@@ -130,6 +133,7 @@ def capture(
             for window in windows:
                 if window.result is None:
                     window.look(is_running=batch.advance(window.link))
+            _end_together(windows)
             progress(_where(windows))
             time.sleep(LOOK_S)
     finally:
@@ -149,6 +153,14 @@ def _copy(source: IO[bytes], target: Path) -> None:
         raise
 
 
+def _end_together(windows: list[_Window]) -> None:
+    """What fits in the rank with the least room is enough for all: others would wait for it while it writes."""
+    told = [window.told.fits for window in windows if window.told.fits is not None]
+    if told:
+        for window in windows:
+            window.is_enough(min(told))
+
+
 def _where(windows: list[_Window]) -> str:
     counts: dict[str, int] = {}
     for window in windows:
@@ -162,7 +174,7 @@ class _Window:
 
     def __init__(self, link: RankLink, num_steps: int, folder: Path, patience_ns: int) -> None:
         self.link = link
-        self.num_steps = num_steps
+        self.num_steps = self.num_enough = num_steps
         self.with_shapes = False
         self.num_at_once = 1
         self.limit = TraceLimit(0, "")
@@ -228,6 +240,19 @@ class _Window:
             )
         else:
             self._watch_progress(now_ns, raw)
+
+    def is_enough(self, num_steps: int) -> None:
+        """Tell the rank, once, if that is fewer than it was asked for."""
+        if self.files is None or num_steps >= self.num_enough:
+            return
+        self.num_enough = num_steps
+        where = self.files.directory_fd
+        with suppress(OSError):  # without it the rank ends when its own room does
+            with suppress(FileNotFoundError):
+                os.unlink(STEPS_NAME, dir_fd=where)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(STEPS_NAME, flags, 0o644, dir_fd=where), "wb") as file:
+                file.write(b"%d" % num_steps)
 
     def take_back(self) -> None:
         """Remove what is left: the wish goes with it."""
