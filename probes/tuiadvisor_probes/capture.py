@@ -179,10 +179,11 @@ class Window:
             if num_steps == self.num_steps:
                 self.finish("")
             elif num_steps >= min(num_fit, self.num_enough()):
-                number = str(num_steps) + " of " + str(self.num_steps) + " steps"
-                whose = "" if num_steps >= num_fit else " in a rank, of which all end together"
+                why = ", with all ranks: one of them has no room for the trace of more"
+                if num_steps >= num_fit:
+                    why = ": more would take more memory than " + self.most()
                 self.finish(
-                    "it ended after " + number + ": more would take more memory than " + self.most() + whose
+                    "it ended after " + str(num_steps) + " of " + str(self.num_steps) + " steps" + why
                 )
             else:
                 if self.most_bytes and num_steps == TELLS_AFTER:
