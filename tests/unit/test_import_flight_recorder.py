@@ -190,6 +190,17 @@ def test_a_stopped_device_is_told_by_what_its_peers_have_completed(tmp_path: Pat
     assert "waiting rank 2; rank 3 has completed it, the device of rank 2 stopped" in hang_summary(document)
 
 
+@pytest.mark.parametrize("name", ["nccl:all_reduce", None])
+def test_a_damaged_number_of_the_late_rank_stops_no_other_device(tmp_path: Path, name: str | None) -> None:
+    """That it has completed a call of 2^53 is no sign that it has completed the one that the others wait in."""
+    path = stuck(tmp_path) / "rank03.json"
+    found = json.loads(path.read_text())
+    found["entries"][0] |= {"collective_seq_id": 1 << 53, "profiling_name": name}
+    path.write_text(json.dumps(found))
+    hang = hang_document(tmp_path)["hang"]
+    assert ([], []) == (hang["missing_ranks"], hang["stopped_devices"])
+
+
 def test_who_may_leave_a_collective_early_stops_no_device(tmp_path: Path) -> None:
     """The root of a broadcast is done before the others have it: nobody is named."""
     hang = hang_document(stopped_device(tmp_path, "nccl:broadcast"))["hang"]

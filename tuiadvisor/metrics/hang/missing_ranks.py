@@ -281,37 +281,48 @@ class _Case:
         Their thread may be far ahead of the device, so that they have entered whatever others wait in.
         """
         found = []
-        furthest: dict[str, list[tuple[int, int]]] = {}
+        furthest: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
         for rank, op in sorted(self.head.items()):
             if op.kind != COLLECTIVE or not ALL_TAKE_PART.search(op.name):
                 continue
             if (op.group, op.seq) in self.mismatches:
                 continue  # what others completed under its number was another call
-            if op.group not in furthest:
-                furthest[op.group] = self._furthest(op)
-            completed, peer = next((one for one in furthest[op.group] if one[1] != rank), (-1, -1))
+            entered = max(
+                one.seq for one in self.pending[rank] if (one.group, one.kind) == (op.group, op.kind)
+            )
+            at = op.group, op.seq, entered
+            if at not in furthest:
+                furthest[at] = self._furthest(op, entered)
+            completed, peer = next((one for one in furthest[at] if one[1] != rank), (-1, -1))
             if completed >= op.seq:
                 found.append(StoppedDevice(rank, op, peer, completed))
         return tuple(found)
 
-    def _furthest(self, op: Operation) -> list[tuple[int, int]]:
+    def _furthest(self, op: Operation, entered: int) -> list[tuple[int, int]]:
         """The two of its group that have completed most, with how much: one of them is not the rank in question."""
         reached = [
-            (self._completed(self.dumps[other], op.group), other)
+            (self._completed(self.dumps[other], op, entered), other)
             for other in self.members(op)
             if other in self.dumps
         ]
         return sorted(reached, reverse=True)[:2]
 
-    def _completed(self, dump: Dump, group: str) -> int:
-        """The last collective of the group that this rank has completed; -1 where its dump says nothing."""
-        ops = [op for op in dump.operations if op.group == group and op.kind == COLLECTIVE]
-        progress = dump.progress.get(group)
-        counted = progress.completed if progress is not None and group not in self.mixed else None
-        pending = min((op.seq for op in ops if not op.completed), default=None)
-        done = max((op.seq for op in ops if op.completed), default=-1)
-        done = max(done, -1 if counted is None else counted)
-        return done if pending is None else min(done, pending - 1)
+    def _completed(self, dump: Dump, op: Operation, entered: int) -> int:
+        """The last collective of the group that this rank has completed; -1 where its dump does not show this one done.
+
+        It stands there as done, or a later one does that the rank in question has entered, too: one that nobody else
+        has come to is a damaged number. Nor is the group's counter believed beyond what the rank has entered itself.
+        """
+        ops = [one for one in dump.operations if one.group == op.group and one.kind == COLLECTIVE]
+        pending = min((one.seq for one in ops if not one.completed), default=None)
+        progress = dump.progress.get(op.group) if op.group not in self.mixed else None
+        done = {one.seq for one in ops if one.completed}
+        if progress is not None and progress.completed is not None:
+            own = progress.completed if progress.entered is None else progress.entered
+            done.add(min(progress.completed, own))
+        if op.seq not in done and not any(op.seq <= seq <= entered for seq in done):
+            return -1
+        return max(done) if pending is None else min(max(done), pending - 1)
 
     def _waits(self) -> list[Waiting]:
         at: dict[tuple[str, str, int], list[int]] = {}
