@@ -117,7 +117,20 @@ def _readers(found: Diagnosis, witnesses: Witnesses) -> Readers | None:
     if witnesses.off_core is None or found.input is None or found.input.share < MIN_WAIT:
         return None
     seen = witnesses.off_core(float(found.steady_barrier.span_K.sum()))
-    return readers_of_all([seen[row] for row in found.input.rows], found.input.share)
+    wait = _thread_wait(found, found.input, witnesses)
+    return readers_of_all([seen[row] for row in found.input.rows], wait)
+
+
+def _thread_wait(found: Diagnosis, wait: CommonLoss, witnesses: Witnesses) -> float:
+    """Share of its time that the typical rank's thread waits for batches.
+
+    On a device that is more than the device waits: as long as it has work the thread waits beside it.
+    """
+    if witnesses.thread_data_s is None or not found.steady_steps.size or wait.gain.step_s <= 0:
+        return wait.share
+    data_s_R = witnesses.thread_data_s(int(found.steady_steps[0]))[list(wait.rows)]
+    known = data_s_R[np.isfinite(data_s_R)]
+    return min(max(float(np.median(known)) / wait.gain.step_s, wait.share), 1.0) if known.size else wait.share
 
 
 def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank, ...]:
