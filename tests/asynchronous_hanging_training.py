@@ -1,13 +1,14 @@
 """The training of asynchronous_training.py that stops in one of several ways once a file is there.
 
-    torchrun --nproc-per-node 4 tests/asynchronous_hanging_training.py --stops host --when FILE [options of the training]
+    torchrun --nproc-per-node 4 tests/asynchronous_hanging_training.py --stops host --when FILE --sync-every 1
 
-host: the last rank's thread never comes back with its batch; device: its device never ends a kernel; pause: its thread
-does something else for --pause-s seconds and goes on; save: so long in torch.save. --only-looks RANK: that rank looks at
-the loss in every step and the others never do, so that they run ahead until their launch queue is full.
+Beside its own options it takes the training's. host: the last rank's thread never comes back with its batch; device:
+its device never ends a kernel; pause: its thread does something else for --pause-s seconds and goes on; save: so long
+in torch.save. --only-looks RANK: that rank looks at the loss in every step and the others never do, so that they run
+ahead until their launch queue is full.
 
 As with NCCL the process has a flight recorder (`torch._C._distributed_c10d._dump_nccl_trace_json`): a collective is
-completed when the device is through it. It knows nothing of tuiadvisor.
+completed when the device is through it. --no-recorder: it is off. It knows nothing of tuiadvisor.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ MAX_RECORDED = 2000  # as NCCL's recorder
 class Recorder:
     """What NCCL's flight recorder would hold of the collectives that were launched."""
 
-    def __init__(self, world: int) -> None:
-        self.world = world
+    def __init__(self, world: int, *, is_on: bool) -> None:
+        self.world, self.is_on = world, is_on
         self.num = 0
         self.entries: deque[tuple[dict[str, Any], device.Event]] = deque(maxlen=MAX_RECORDED)
 
@@ -65,6 +66,8 @@ class Recorder:
 
     def dump(self, *_options: bool) -> bytes:
         """The document; it asks the device's events and waits for none."""
+        if not self.is_on:
+            return json.dumps({"version": "2.10"}).encode()
         entries = []
         for entry, done in list(self.entries):
             is_done = done.query()
@@ -77,9 +80,11 @@ class Recorder:
 class RecordedExchange(training.Exchange):
     """The exchange, of which the process's flight recorder holds each collective."""
 
+    has_recorder = True
+
     def __init__(self, group: Any, *arguments: Any) -> None:
         super().__init__(group, *arguments)
-        self.recorder = Recorder(dist.get_world_size())
+        self.recorder = Recorder(dist.get_world_size(), is_on=self.has_recorder)
         torch._C._distributed_c10d._dump_nccl_trace_json = self.recorder.dump
         torch._C._distributed_c10d._dump_fr_trace_json = None
         # From here on the group says that its backend is NCCL.
@@ -88,7 +93,7 @@ class RecordedExchange(training.Exchange):
 
     def reduce(self, _state, bucket):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - DDP refuses text
         """As the training's."""
-        future = super().reduce(_state, bucket)
+        future = super().reduce(_state, bucket)  # type: ignore[no-untyped-call]
         seq = self.backend._get_sequence_number_for_group()
         self.recorder.launched(seq, bucket.buffer().numel(), self.stream.record_event())
         return future
@@ -125,6 +130,7 @@ def main() -> None:
     parser.add_argument("--when", type=Path, required=True)
     parser.add_argument("--pause-s", type=float, default=0.0)
     parser.add_argument("--only-looks", type=int, default=-1)
+    parser.add_argument("--no-recorder", action="store_true")
     own, rest = parser.parse_known_args()
     options = training.parse(rest)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -138,7 +144,8 @@ def main() -> None:
                 stop(own)
             return super().__getitems__(indices)
 
-    training.Samples, training.Exchange = Samples, RecordedExchange  # type: ignore[misc]
+    RecordedExchange.has_recorder = not own.no_recorder
+    training.Samples, training.Exchange = Samples, RecordedExchange  # type: ignore[misc,assignment]
     training.train(options)
 
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import asynchronous_device as device
 import torch
 import torch.distributed as dist
-from asynchronous_training import ALL_RANKS, WIDTH, Host, Layer, Samples, Sgd, _receive, _send
+from asynchronous_training import ALL_RANKS, Host, Layer, Samples, Sgd, _receive, _send
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 from torch.utils.data import DataLoader
@@ -54,7 +54,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--host-factor", type=float, default=1.0, help="... and its launches")
     parser.add_argument("--data-extra-ms", type=float, default=0.0)
-    parser.add_argument("--times", help="file prefix: the rank's own chunks by the device's clock, a line a step")
+    parser.add_argument(
+        "--times", help="file prefix: the rank's own chunks by the device's clock, a line a step"
+    )
     parser.add_argument("--print-every", type=int, default=0, help="for what starts trainings; not used")
     return parser.parse_args(arguments)
 
@@ -113,7 +115,9 @@ class Message:
         return True
 
 
-def queue_messages(compute: device.Stream, of_peer: dict[tuple[int, str], Channel], transfer_s: float) -> None:
+def queue_messages(
+    compute: device.Stream, of_peer: dict[tuple[int, str], Channel], transfer_s: float
+) -> None:
     """From here on the messages of torch's schedules are the device's."""
 
     def queued(operation: dist.P2POp) -> Message:

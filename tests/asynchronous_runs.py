@@ -63,41 +63,69 @@ def diagnosed(training: Training, folder: Path, num_steps: int) -> dict[str, Any
 class OwnTimes:
     """What R ranks of tests/asynchronous_training.py saw of K steps, by devices' clocks that are one."""
 
-    begin_s_KR: Floats
-    span_s_BKR: Floats  # of each of BORDERS
+    begin_s: Floats  # K x R
+    span_s: Floats  # of each of BORDERS, x K x R
 
     @property
-    def arrive_s_KR(self) -> Floats:
-        """When each device had done its own backward."""
-        own = self.span_s_BKR[: BORDERS.index("exchange")]
-        return np.asarray(self.begin_s_KR + own.sum(axis=0))
+    def arrive_s(self) -> Floats:
+        """When each device had done its own backward, K x R."""
+        own = self.span_s[: BORDERS.index("exchange")]
+        return np.asarray(self.begin_s + own.sum(axis=0))
 
     @property
-    def exchange_s_KR(self) -> Floats:
-        """From there until the gradients were there."""
-        return np.asarray(self.span_s_BKR[BORDERS.index("exchange")])
+    def exchange_s(self) -> Floats:
+        """From there until the gradients were there, K x R."""
+        return np.asarray(self.span_s[BORDERS.index("exchange")])
 
     @property
     def step_s(self) -> float:
         """The mean step."""
-        return float(np.diff(self.begin_s_KR.mean(axis=1)).mean())
+        return float(np.diff(self.begin_s.mean(axis=1)).mean())
 
     def last_alone_s(self) -> Floats:
         """By rank, by how much it came after all others in the mean step: R."""
-        arrive = self.arrive_s_KR
+        arrive = self.arrive_s
         others = np.stack([np.delete(arrive, rank, axis=1).max(axis=1) for rank in range(arrive.shape[1])])
         return np.asarray(np.maximum(arrive.T - others, 0.0).mean(axis=1))
 
 
-def own_times(folder: Path, last: int) -> OwnTimes:
-    """What the ranks wrote of their last so many steps."""
+def _written(folder: Path, last: int | None) -> list[list[Any]]:
+    """The lines of the last so many steps that all ranks have written (None: of all), K x R."""
     ranks = []
     for path in sorted(folder.glob("times.*"), key=lambda path: int(path.suffix[1:])):
         lines = path.read_text().splitlines(keepends=True)
         ranks.append([json.loads(line) for line in lines if line.endswith("\n")])
     end = min(len(steps) for steps in ranks)
-    steps_KR = [[steps[k] for steps in ranks] for k in range(max(end - last, 0), end)]
+    return [[steps[k] for steps in ranks] for k in range(0 if last is None else max(end - last, 0), end)]
+
+
+def own_times(folder: Path, last: int | None = None) -> OwnTimes:
+    """What the ranks wrote of their last so many steps, or of all."""
+    steps = _written(folder, last)
     return OwnTimes(
-        np.array([[step["begin_ns"] / 1e9 for step in row] for row in steps_KR]),
-        np.array([[[step["ms"][name] / 1e3 for step in row] for row in steps_KR] for name in BORDERS]),
+        np.array([[step["begin_ns"] / 1e9 for step in row] for row in steps]),
+        np.array([[[step["ms"][name] / 1e3 for step in row] for row in steps] for name in BORDERS]),
     )
+
+
+@dataclass(frozen=True)
+class OwnChunks:
+    """What the stages of tests/asynchronous_pipeline_training.py saw of their last steps."""
+
+    step_s: float  # the mean one
+    bubble: float  # idle share of ranks x the span from the first chunk to the last one, the median
+    chunks_s: tuple[float, ...]  # by rank, of a step, the mean
+
+
+def own_chunks(folder: Path, last: int) -> OwnChunks:
+    """By their devices' clocks, which are one."""
+    begins, bubbles, works = [], [], []
+    for ranks in _written(folder, last):
+        begin = min(chunk[2] for chunks in ranks for chunk in chunks)
+        end = max(chunk[3] for chunks in ranks for chunk in chunks)
+        work = [sum(chunk[3] - chunk[2] for chunk in chunks) for chunks in ranks]
+        begins.append(begin)
+        works.append(work)
+        bubbles.append(1 - sum(work) / len(ranks) / (end - begin))
+    mean_s = np.asarray(works).mean(axis=0) / 1e9
+    return OwnChunks(float(np.diff(begins).mean()) / 1e9, float(np.median(bubbles)), tuple(mean_s.tolist()))

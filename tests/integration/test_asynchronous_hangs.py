@@ -1,4 +1,4 @@
-"""A job on asynchronous devices that stands: a hang, which collective, and who has not entered it; nobody without evidence.
+"""A job on asynchronous devices that stands: that it does, in which collective, and who has not entered it.
 
 The training (tests/asynchronous_hanging_training.py) knows nothing of us. Its ranks stand where those of CUDA do: in a
 look at the loss, or where they launch, because the queue is full. `record` writes what is then folded as a screen does.
@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from asynchronous_runs import tuiadvisor
 from patience import PATIENCE_S, wait_until
 from training import running
 
@@ -25,6 +24,8 @@ from tuiadvisor.views.run_view import RunView
 from tuiadvisor.views.stall import Stall
 
 pytest.importorskip("torch")
+from asynchronous_runs import tuiadvisor
+
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 SCRIPT = Path(__file__).parents[1] / "asynchronous_hanging_training.py"
 NUM_STEPS = 30  # before it stops: the run has shown how long its steps are
@@ -67,9 +68,7 @@ def stopping(folder: Path, kind: str, num_ranks: int, *arguments: str) -> Iterat
         ) as record:
             try:
                 watched = Watched(path)
-                watched.until(
-                    lambda view: (view.last_step or 0) > NUM_STEPS and len(view.ranks) == num_ranks
-                )
+                watched.until(lambda view: (view.last_step or 0) > NUM_STEPS and len(view.ranks) == num_ranks)
                 when.touch()
                 yield watched
             finally:
@@ -80,8 +79,15 @@ def stopping(folder: Path, kind: str, num_ranks: int, *arguments: str) -> Iterat
 
 def told(watched: Watched) -> Stall:
     """The hang once the flight recorders of all ranks were heard, live; the finding and the verdict say it, too."""
-    view = watched.until(lambda view: view.stall is not None and view.stall.evidence)
+
+    def is_told(view: RunView) -> bool:
+        stall = view.stall
+        return stall is not None and bool(stall.evidence) and not stall.unasked
+
+    view = watched.until(is_told)
     assert view.stall is not None
+    for before in watched.said:  # before all were heard nobody else was named
+        assert before.stall is None or set(before.stall.missing) <= set(view.stall.missing)
     (finding,) = [found for found in view.findings if found.id == "hang"]
     assert set(finding.ranks) == set(view.stall.missing)
     assert view.verdict.decision == "hang"
@@ -89,27 +95,34 @@ def told(watched: Watched) -> Stall:
 
 
 LOOKS = [
-    pytest.param(("--sync-every", "1"), id="all look at the loss"),
-    pytest.param(("--only-looks", "0"), id="rank 0 logs", marks=pytest.mark.extended),
-    pytest.param(("--sync-every", "0"), id="nobody looks", marks=pytest.mark.extended),
+    pytest.param(("--sync-every", "1"), id="all four look at the loss"),
+    pytest.param(("--only-looks", "0"), id="rank 0 logs"),
+    pytest.param(("--sync-every", "0"), id="nobody looks"),
 ]
 
 
-@pytest.mark.parametrize("looks", LOOKS)
+@pytest.mark.parametrize(
+    ("num_ranks", "looks"),
+    [
+        pytest.param(2, LOOKS[0].values[0], id="all look at the loss"),
+        *[pytest.param(4, *looks.values, id=looks.id, marks=pytest.mark.extended) for looks in LOOKS],
+    ],
+)
 def test_a_thread_that_never_launches_its_exchange_is_named_with_it(
-    looks: tuple[str, ...], tmp_path: Path
+    num_ranks: int, looks: tuple[str, ...], tmp_path: Path
 ) -> None:
     """The others have entered it, and what they launched behind it."""
-    with stopping(tmp_path, "host", 4, *looks) as watched:
+    last = num_ranks - 1
+    with stopping(tmp_path, "host", num_ranks, *looks) as watched:
         stall = told(watched)
-        assert stall.missing == (3,)
-        assert stall.waiting == (0, 1, 2)
+        assert stall.missing == (last,)
+        assert stall.waiting == tuple(range(last))
         first = stall.collectives[0]
-        assert (first.operation, first.missing, first.unknown) == ("nccl:all_reduce", (3,), ())
-        assert f"rank 3, which has not entered all_reduce (collective {first.seq} " in stall.words
+        assert (first.operation, first.missing, first.unknown) == ("nccl:all_reduce", (last,), ())
+        assert f"rank {last}, which has not entered all_reduce (collective {first.seq} " in stall.words
     # What was recorded says the same afterwards.
     document = json.loads(tuiadvisor("diagnose", str(watched.path), "--json").stdout)
-    assert document["stall"]["missing"] == [3]
+    assert document["stall"]["missing"] == [last]
     assert document["stall"]["collectives"][0]["seq"] == first.seq
 
 
@@ -123,6 +136,20 @@ def test_a_device_that_stops_is_a_hang_and_nobody_is_named(looks: tuple[str, ...
         assert stall.waiting == (0, 1, 2, 3)
         (wait,) = stall.collectives
         assert (wait.operation, wait.missing, wait.unknown) == ("nccl:all_reduce", (), ())
+        assert stall.evidence
+        print(stall.words, stall.evidence)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_without_a_flight_recorder_nobody_is_named(kind: str, tmp_path: Path) -> None:
+    """Rank 0 alone looks at the loss; the others stand where they launch, or where a batch does not come."""
+    with stopping(tmp_path, kind, 4, "--only-looks", "0", "--no-recorder") as watched:
+        view = watched.until(lambda view: view.stall is not None and "off" in str(view.stall.unasked))
+        assert view.verdict.decision == "hang"
+        assert view.stall is not None
+        assert view.stall.waiting == (0, 1, 2, 3)
+    assert {()} == {seen.stall.missing for seen in watched.said if seen.stall is not None}
 
 
 @pytest.mark.extended

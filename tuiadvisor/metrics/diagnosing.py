@@ -54,6 +54,7 @@ from tuiadvisor.metrics.window.window import find_window
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tuiadvisor.metrics.lateness.job_losses import CommonLoss
     from tuiadvisor.metrics.lateness.late_phase import Pace
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
