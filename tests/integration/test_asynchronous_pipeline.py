@@ -22,7 +22,7 @@ from asynchronous_runs import OwnChunks, Training, diagnosed, own_chunks
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 SCRIPT = Path(__file__).parents[1] / "asynchronous_pipeline_training.py"
 NUM_STEPS = 40  # some fifteen of them are told chunk by chunk
-FEW_MS = ("--forward-ms", "4", "--backward-ms", "8")
+FEW_MS = ("--forward-ms", "4", "--backward-ms", "8")  # of which a step is short
 # By stages: enough micro-batches that filling and draining is next to nothing.
 SETTINGS = {
     2: ("--micro-batches", "16", "--forward-ms", "3", "--backward-ms", "6"),
@@ -101,7 +101,7 @@ def test_equal_stages_are_kept_and_their_bubble_is_next_to_the_ideal(row: Row, t
 
 
 SLOW = [
-    Row("device of one of two stages", 2, ("--device-factor", "1.6"), 1),
+    Row("device of one of two stages", 2, ("--device-factor", "1.6", *FEW_MS), 1),
     Row("device of the first of two stages, synced", 2, ("--device-factor", "1.6", *SYNCED), 0),
     Row("device of one of four stages", 4, ("--device-factor", "1.6"), 2),
     Row("device of one of four stages, synced", 4, ("--device-factor", "1.6", *SYNCED), 2),

@@ -32,7 +32,7 @@ from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, He
 from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
 from tuiadvisor.metrics.lateness.thread_pace import thread_pace
-from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
+from tuiadvisor.metrics.lateness.wanderers import own_wandering, who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
 from tuiadvisor.metrics.pauses.first_evaluation import with_first_evaluation
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.lateness.readers import Readers
+    from tuiadvisor.metrics.window.rotating import Wandering
     from tuiadvisor.metrics.window.window import Window
 
 MOST_OF_MEAN: Final = (
@@ -368,7 +369,8 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
     peers = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
-    settled, settled_barrier = without(found.wandering, steady, steady_barrier, rows, regime.start)
+    wandering = _own_wandering(table, found, thread_data_s_R)
+    settled, settled_barrier = without(wandering, steady, steady_barrier, rows, regime.start)
     thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
     data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
     steps = table.steps_of(columns)
@@ -406,7 +408,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         else None,
         turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size and not waits_alike else None,
         turns_of_one=turns_of_one(settled_barrier, peers) if rows.size and not waits_alike else 0.0,
-        wandering=who_wanders(table, found.wandering, rows, columns),
+        wandering=who_wanders(table, wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
@@ -453,6 +455,18 @@ def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) 
     """Seconds a step that each rank waits for data, of loaders alike: they take the step, whoever waits for them."""
     step_s = float(barrier.cycle_K.mean()) if barrier.cycle_K.size else 0.0
     return np.full(steady.num_ranks, step_s) if seen_s_R is None else np.maximum(seen_s_R, step_s)
+
+
+def _own_wandering(table: StepTable, found: Window, thread_data_s_R: Floats | None) -> Wandering | None:
+    """The lateness that goes from rank to rank, less what all threads wait for."""
+    who = who_wanders(table, found.wandering, found.rows, found.columns)
+    known = (
+        thread_data_s_R[found.rows][np.isfinite(thread_data_s_R[found.rows])]
+        if thread_data_s_R is not None
+        else np.zeros(0)
+    )
+    thread_s = float(np.median(known)) if known.size else None
+    return own_wandering(found.wandering, who, found.as_was_RK, thread_s)
 
 
 def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
