@@ -48,7 +48,7 @@ LEAST, MOST = 0.1, 0.4  # of the step that a fault costs
 LOSS_SHARE, LOSS_S = 0.1, 1 * MS
 HOST_S = 4 * MS  # a step: Python and torch, beside the launches that are timed
 NUM_STEPS = 150
-LAST_STEPS = 130  # of the training's own times: recorded ones
+LAST_STEPS = 130  # of the training's own times at most: recorded ones
 SETTINGS_OF_LAUNCHES = ("copy_host", "forward_host", "backward_host", "optimizer_host")
 
 
@@ -344,7 +344,11 @@ def run(case: Case, folder: Path, *, again: bool) -> Outcome:
     if not again:
         (folder / "case.json").write_text(json.dumps(asdict(case)))
         diagnosed(Training(TRAININGS[case.training], case.num_ranks, case.arguments), folder, NUM_STEPS)
-    return judge(case, rediagnosed(folder) if again else _document(folder), own_times(folder, LAST_STEPS))
+    document = rediagnosed(folder) if again else _document(folder)
+    # Of the diagnosis' own window: others' work on the machine begins a new level.
+    first, last = (document["window"][name] for name in ("first_step", "last_step"))
+    num_steps = LAST_STEPS if first is None or last is None else min(last - first + 1, LAST_STEPS)
+    return judge(case, document, own_times(folder, num_steps))
 
 
 def _document(folder: Path) -> dict[str, Any]:
