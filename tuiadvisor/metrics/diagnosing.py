@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 MOST_OF_MEAN: Final = (
     0.5  # of what its phases take longer in its late steps. Chosen: of two levels the higher ones
 )
+MOST_STEPS: Final = 0.5  # in which a rank has to be there to speak for the job. Chosen: most
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
 
 
@@ -367,12 +368,12 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     thread_data_s_R = thread_data_s(table, found, asked.witnesses)
     if waits_alike:
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
-    peers = _peers(steady, rows, stragglers)
+    peers, mates = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     wandering = _own_wandering(table, found, thread_data_s_R)
     settled, settled_barrier = without(wandering, steady, steady_barrier, rows, regime.start)
-    thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
-    data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
+    has_peers = bool(peers.size and window.size)
+    data = input_loss(settled, settled_barrier, peers, mates, thread_data_s_R) if has_peers else None
     steps = table.steps_of(columns)
     wait_K = column_low_median(_phase(table, "data_wait", columns))  # of two ranks one loader alone may decay
     drift = find_drift(wait_K)
@@ -400,8 +401,8 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         straggler_loss_K=late.loss_K,
         compared_rows=rows,
         input=data,
-        checkpoint=checkpoint_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
-        copies=copy_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
+        checkpoint=checkpoint_loss(settled, settled_barrier, peers, mates) if has_peers else None,
+        copies=copy_loss(settled, settled_barrier, peers, mates) if has_peers else None,
         num_not_compared=num_not_compared,
         transfer=transfer_loss(steady_barrier)
         if window.size and asked.all_ranks_seen and not num_not_compared
@@ -469,12 +470,15 @@ def _own_wandering(table: StepTable, found: Window, thread_data_s_R: Floats | No
     return own_wandering(found.wandering, who, found.as_was_RK, thread_s)
 
 
-def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
-    """Ranks that are not late themselves, and were there in every step."""
-    late_rows = [entry.late.row for entry in stragglers]
-    is_peer_R = np.asarray(steady.present_RK.all(axis=1))
-    is_peer_R[late_rows] = False
-    return rows[is_peer_R[rows]] if rows.size else np.flatnonzero(is_peer_R)
+def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> tuple[Ints, Ints]:
+    """Ranks that are not late themselves: (those that were there in every step, those that were in most)."""
+    is_late_R = np.zeros(steady.num_ranks, dtype=np.bool_)
+    is_late_R[[entry.late.row for entry in stragglers]] = True
+    calm = np.setdiff1d(rows, np.flatnonzero(is_late_R)) if rows.size else np.flatnonzero(~is_late_R)
+    present_RK = steady.present_RK[calm]
+    is_mostly_R = np.count_nonzero(present_RK, axis=1) > MOST_STEPS * steady.num_steps
+    is_always_R = present_RK.all(axis=1)
+    return calm[is_always_R], calm[is_mostly_R | is_always_R]
 
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:
