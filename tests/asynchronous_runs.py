@@ -15,6 +15,10 @@ from asynchronous_training import BORDERS
 from patience import PATIENCE_S, RECORD_FOR
 from training import running
 
+from tuiadvisor.events import STEP_NAMES
+from tuiadvisor.stream.frames import FrameKind, decode, unpack_columns
+from tuiadvisor.stream.source import FileSource
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -99,9 +103,26 @@ def _written(folder: Path, last: int | None) -> list[list[Any]]:
     return [[steps[k] for steps in ranks] for k in range(0 if last is None else max(end - last, 0), end)]
 
 
-def own_times(folder: Path, last: int | None = None) -> OwnTimes:
-    """What the ranks wrote of their last so many steps, or of all."""
-    steps = _written(folder, last)
+def recorded_ns(recording: Path, last: int) -> tuple[int, int]:
+    """From the begin to the end of the last so many steps of a recording, on the host's clock."""
+    rows = []
+    source = FileSource(recording)
+    while frames := source.read(0):
+        for frame in map(decode, frames):
+            if frame.kind == FrameKind.STEPS:
+                columns = unpack_columns(frame.payload, STEP_NAMES)
+                rows.append(np.stack([columns["rank"], columns["begin_ns"], columns["end_ns"]]))
+    source.close()
+    rank, begin, end = np.concatenate(rows, axis=1)
+    begins = np.sort(begin[rank == rank.min()])
+    return int(begins[-min(last, begins.size)]), int(end.max())
+
+
+def own_times(folder: Path, within_ns: tuple[int, int] | None = None) -> OwnTimes:
+    """What the ranks wrote of all of their steps, or of those that began on rank 0 within a stretch of time."""
+    steps = _written(folder, None)
+    if within_ns is not None:
+        steps = [step for step in steps if within_ns[0] <= step[0]["begin_ns"] <= within_ns[1]]
     return OwnTimes(
         np.array([[step["begin_ns"] / 1e9 for step in row] for row in steps]),
         np.array([[[step["ms"][name] / 1e3 for step in row] for row in steps] for name in BORDERS]),

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 
 import asynchronous_training
-from asynchronous_runs import OwnTimes, Training, diagnosed, own_times
+from asynchronous_runs import OwnTimes, Training, diagnosed, own_times, recorded_ns
 from simulated_devices import MS, DeviceJob, Fault, simulate
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -348,7 +348,8 @@ def run(case: Case, folder: Path, *, again: bool) -> Outcome:
     # Of the diagnosis' own window: others' work on the machine begins a new level.
     first, last = (document["window"][name] for name in ("first_step", "last_step"))
     num_steps = LAST_STEPS if first is None or last is None else min(last - first + 1, LAST_STEPS)
-    return judge(case, document, own_times(folder, num_steps))
+    own = own_times(folder, recorded_ns(folder / "run.tuirec", num_steps))
+    return judge(case, document, own)
 
 
 def _document(folder: Path) -> dict[str, Any]:

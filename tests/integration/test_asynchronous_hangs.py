@@ -137,7 +137,6 @@ def test_a_device_that_stops_is_a_hang_and_nobody_is_named(looks: tuple[str, ...
         (wait,) = stall.collectives
         assert (wait.operation, wait.missing, wait.unknown) == ("nccl:all_reduce", (), ())
         assert stall.evidence
-        print(stall.words, stall.evidence)
 
 
 @pytest.mark.extended
