@@ -157,6 +157,7 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	$(BIN)/python tests/accuracy/reality.py
 	$(BIN)/python tests/accuracy/scaling_laws.py
 	$(BIN)/python tests/accuracy/devices.py
+	-$(BIN)/python tests/accuracy/asynchronous.py
 	$(BIN)/python tests/accuracy/latency.py
 	$(BIN)/python tests/accuracy/latency.py --least
 	$(BIN)/python tests/accuracy/bucket_gain.py --backward-ms 5

@@ -154,10 +154,19 @@ class DeviceTimes:
         is_border = self.borders is not None and _BEGINS[phase] and _HOLDS[outer]
         if is_border or (self.borders and self._meets(phase, outer)):
             self._border(phase, now)
-        elif self.borders is not None and not self.borders:
-            self._border(
-                phases.OTHER, now
-            )  # a step that begins with a wait for a neighbour: its device waits, too
+        elif self.borders is not None and (not self.borders or self._is_copy(phase, outer)):
+            # A wait for a neighbour, with which a step begins or which follows its data: its device waits, too.
+            self._border(phases.OTHER, now)
+
+    def _is_copy(self, phase: int, outer: int) -> bool:
+        """Whether the thread comes to a neighbour's message from where its device is taken to copy the batch."""
+        borders = self.borders
+        return (
+            phase == phases.PIPELINE_IDLE
+            and outer == phases.OTHER
+            and bool(borders)
+            and borders[-1][1] == _AFTER_DATA  # type: ignore[index]
+        )
 
     def ends(self, phase: int, outer: int, now: int) -> None:
         """The thread has left a phase and is back in `outer`."""

@@ -7,20 +7,17 @@ runs ahead until the launch queue is full. What a fault costs follows from the s
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S, RECORD_FOR
-from training import running
 
 pytest.importorskip("torch")
+import asynchronous_runs
 import asynchronous_training
+from asynchronous_runs import Training, own_times
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 SCRIPT = Path(__file__).parents[1] / "asynchronous_training.py"
@@ -78,34 +75,10 @@ def _exposed_ms(options: object) -> float:
     return free_ms - options.backward_ms  # type: ignore[attr-defined,no-any-return]
 
 
-def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user would."""
-    return subprocess.run(
-        [sys.executable, "-m", "tuiadvisor", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
 def diagnosed(row: Row, folder: Path) -> dict[str, object]:
-    """Attach to the running training, record, and give the diagnosis."""
-    recording = folder / "run.tuirec"
-    arguments = [
-        "--times",
-        str(folder / "times"),
-        *row.settings(),
-    ]  # its own times tell why, where a test fails
-    with running(row.num_ranks, *arguments, script=SCRIPT) as (training, _):
-        length = ["--steps", str(NUM_STEPS), "--for", RECORD_FOR]
-        done = tuiadvisor("record", "--pid", str(training.pid), "-o", str(recording), *length)
-        assert done.returncode == 0, done.stderr
-        assert training.poll() is None, "the training must not notice"
-    shown = tuiadvisor("diagnose", str(recording), "--json")
-    assert shown.returncode == 0, shown.stderr
-    (folder / "diagnosis.json").write_text(shown.stdout)
-    document: dict[str, object] = json.loads(shown.stdout)
+    """Attach to the running training, record, and give the diagnosis; its own times tell why, where a test fails."""
+    training = Training(SCRIPT, row.num_ranks, tuple(row.settings()))
+    document: dict[str, object] = asynchronous_runs.diagnosed(training, folder, NUM_STEPS)
     assert document["losses"]["hooks_disabled"] == 0, document["losses"]
     assert document["run"]["device"] == "asynchronous"
     assert document["clock"] == "device", document["unknown"]
@@ -128,15 +101,7 @@ def exchange_s(folder: Path) -> tuple[float, float]:
     Out: the mean, and what one of LEAST_MEASURED steps may stray from it (three standard errors). Where the machine
     gives a rank its core late, another's device does wait for it, whatever the settings say.
     """
-    ranks = [
-        [
-            json.loads(line)["ms"]["exchange"] / 1e3
-            for line in path.read_text().splitlines(keepends=True)
-            if line.endswith("\n")
-        ]
-        for path in sorted(folder.glob("times.*"))
-    ]
-    steps = [statistics.fmean(step) for step in zip(*ranks, strict=False)]
+    steps = own_times(folder).exchange_s.mean(axis=1).tolist()
     return statistics.fmean(steps), 3 * statistics.stdev(steps) / math.sqrt(LEAST_MEASURED)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_devices import folded
+from simulated_devices import EVENT_NAMES, Ints, edited, folded
 from simulated_stages import MS, StageJob, frames, simulate
 from thinned import crossed, thinned
 
@@ -180,6 +180,22 @@ def test_sixteen_stages_name_nobody_wrong(fault: str, schedule: str, look: int) 
     assert named <= ({0} if fault.startswith("data") else {8} if fault != "healthy" else set())
     assert (view.verdict.decision == "keep") <= (not is_dear), view.verdict.sentence
     assert fault != "healthy" or view.verdict.decision == "keep"
+
+
+def test_one_stage_that_waits_for_its_loader_does_not_speak_for_one_whose_last_step_is_missing() -> None:
+    """Only who was there in every step was asked: "every rank waits for data 62 % of the step", of one rank of two."""
+    job = replace(JOB, num_ranks=2, num_micro_batches=16, look_every=0, data_s=((0, 2 * MS), (1, 0.4)))
+
+    def lost(rows: Ints) -> Ints:
+        rank, step = (rows[:, EVENT_NAMES.index(name)] for name in ("rank", "step"))
+        return rows[(rank != 0) | (step < job.num_steps - 2)]
+
+    view = folded(edited(frames(job), lost))
+    assert view.clock == "device"
+    assert [] == [found.id for found in view.findings if found.id == "input_bound"]
+    named = {rank for found in view.findings if found.severity != "info" for rank in found.ranks}
+    assert named <= {1}
+    assert "keep" != view.verdict.decision
 
 
 def test_ranks_that_meet_within_chunks_are_not_kept() -> None:

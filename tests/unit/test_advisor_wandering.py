@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from simulated_devices import DeviceJob
+from simulated_devices import Fault as DeviceFault
+from simulated_devices import simulate as simulate_devices
+from simulated_devices import view_of as view_of_devices
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
 from thinned import crossed, thinned
 
@@ -173,3 +179,49 @@ def test_loaders_that_are_late_in_turns_are_told_as_that(kind: str) -> None:
     is_data = kind == "data"
     assert is_data == (finding.title == "Ranks wait for their batches in turns")
     assert is_data == finding.actions[0].text.startswith("Make the loaders of all ranks faster")
+
+
+@pytest.mark.parametrize(("look", "noise", "seed"), crossed([10, 0], [0.06, 0.1, 0.03], [0, 1, 2]))
+def test_devices_that_are_idle_by_turns_for_data_that_all_threads_wait_for_are_one_loss(
+    look: int, noise: float, seed: int
+) -> None:
+    """Threads ahead of their devices drift apart: "data loaders are late in turns" was half of the loss or all.
+
+    All loaders take 126 ms; the devices have 87 ms of work.
+    """
+    job = DeviceJob(
+        num_steps=160,
+        sync_every=look,
+        copy_s=4 * MS,
+        forward_s=27 * MS,
+        backward_s=54 * MS,
+        transfer_s=18 * MS,
+        data_host_s=126 * MS,
+        num_forward=6,
+        num_backward=6,
+        num_optimizer=1,
+        num_buckets=6,
+        queue=130,
+        host_noise=noise,
+        seed=seed,
+    )
+    lost_s = (
+        simulate_devices(job).mean_cycle_s() - simulate_devices(replace(job, data_host_s=0)).mean_cycle_s()
+    )
+    view = view_of_devices(job)
+    assert [] == wandering(view)
+    losses_s = [found.loss_s_per_step or 0.0 for found in view.findings if found.phase == "data_wait"]
+    assert lost_s == pytest.approx(sum(losses_s), rel=0.1)
+    assert "input_bound" == view.verdict.finding
+
+
+@pytest.mark.parametrize("look", [10, 0])
+def test_loaders_of_devices_that_are_slow_by_turns_still_wander(look: int) -> None:
+    """Each for 25 steps: no thread waits for as long in the mean as a late one's device."""
+    faults = tuple(
+        DeviceFault("data", (number % 4,), 90 * MS, onset=at, until=at + 25)
+        for number, at in enumerate(range(0, 400, 25))
+    )
+    view = view_of_devices(DeviceJob(num_steps=400, sync_every=look).with_faults(*faults))
+    (finding,) = wandering(view)
+    assert "data_wait" == finding.phase

@@ -616,6 +616,24 @@ def test_a_step_that_begins_with_a_wait_for_a_neighbour_begins_there(training: T
         assert 13 * MS == sum(found.values())  # as long as the device takes from one step to the next
 
 
+def test_what_a_stage_waits_for_its_neighbour_before_forward_is_no_copy(training: Training) -> None:
+    """Of a stage that loads a batch as the first one does: the copy is what the device does until the message."""
+    for _ in range(8):
+        training.phase(DATA, MS, 0)
+        training.device.launch(2 * MS)  # the copy
+        training.phase(phases.PIPELINE_IDLE, MS // 10, 40 * MS)  # its stream waits
+        for phase in (FORWARD, BACKWARD, OPTIMIZER):
+            training.phase(phase, MS // 10, 3 * MS)
+        training.clock.stepped = True
+        training.device.now = training.device.free_at  # a look at the loss
+    training.clock.flush()
+    rows = training.rows()
+    (found,) = {tuple(sorted(spent(rows, step).items())) for step in range(2, 7)}
+
+    assert {"h2d": 2 * MS, "forward": 3 * MS}.items() <= dict(found).items()
+    assert 40 * MS <= dict(found)["other"] < 41 * MS
+
+
 def test_ranks_with_other_costs_measure_steps_of_one_grid(training: Training) -> None:
     """Whoever has to save more measures a subset of what the others measure."""
     grids = []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from patience import wait_until
+from simulated_devices import DeviceJob, simulate
+from simulated_devices import folded as of_devices
+from simulated_devices import frames as frames_of_devices
 from synthetic_run import MS, Fault, Job, above_info
 from test_storage_wait import READS, WORKERS_READ, Told, seen
 
@@ -23,6 +27,7 @@ from tuiadvisor.causes.straggler import OWN_CODE, layer_of, layer_of_host
 from tuiadvisor.events import RankState
 from tuiadvisor.metrics.lateness.off_core import OffCore
 from tuiadvisor.metrics.lateness.readers import Readers, readers_of_all
+from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.views.run_view import Finding
 
 JOB = Job(num_steps=600).with_faults(Fault("data", None, 9 * MS))  # of 27 ms, on all ranks
@@ -277,3 +282,43 @@ def test_the_ring_tells_whether_a_rank_waits_for_data(phase: int, state: RankSta
 
     link.reader = SimpleNamespace(now=gone)  # type: ignore[assignment]
     assert not link.waits_for_data
+
+
+def test_a_thread_waits_beside_its_device_for_longer_than_that_waits_for_it() -> None:
+    """By its own clock: of 66 ms in which it fetches a batch the device waits 20, and how long it slept was unknown.
+
+    So on a crowded host a fifth of the step was "CPU contention", and the run was kept.
+    """
+    job = DeviceJob(
+        num_steps=250,
+        sync_every=10,
+        forward_s=19 * MS,
+        backward_s=39 * MS,
+        data_host_s=66 * MS,
+        num_forward=6,
+        num_backward=6,
+        num_optimizer=1,
+    )
+    run = simulate(job)
+    sequence, end_ns = frames_of_devices(run), int(run.passed.max() * 1e9)
+    hello = sequence[0]
+    ranks = [{**entry, "model": {"workers": 0}} for entry in hello.payload["ranks"]]  # type: ignore[attr-defined]
+    sequence[0] = replace(hello, payload={**hello.payload, "ranks": ranks})  # type: ignore[dict-item]
+    for second in range(1, end_ns // 10**9 + 1):
+        own = {"run_delay_s": 0.07 * second, "run_s": 0.05 * second, "cpu_s": 0.1 * second}
+        looks = {"looks": 10 * second, "stopped_looks": 0, "storage_looks": 0, "data_storage_looks": 0}
+        looks |= dict.fromkeys(("worker_looks", "worker_storage_looks", "worker_running_looks"), 0)
+        payload = {
+            "host": "node0",
+            "mono_ns": second * 10**9,
+            "wall_ns": (1_700_000_000 + second) * 10**9,
+            "num_cpus": 2,
+            "run_queue": 8,
+            "ranks": [{"rank": rank, **own, **looks} for rank in range(job.num_ranks)],
+        }
+        sequence.append(Frame(FrameKind.HOST, "node0/1/1", 10_000 + second, second * 10**9, payload))
+    view = of_devices(sequence)
+    (found,) = [one for one in view.findings if one.id == "input_bound"]
+    assert "neither compute nor wait for a core or storage for at least 8" in found.message
+    assert "info" != found.severity
+    assert "tune" == view.verdict.decision

@@ -32,7 +32,7 @@ from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, He
 from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
 from tuiadvisor.metrics.lateness.thread_pace import thread_pace
-from tuiadvisor.metrics.lateness.wanderers import who_wanders, without
+from tuiadvisor.metrics.lateness.wanderers import own_wandering, who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
 from tuiadvisor.metrics.pauses.first_evaluation import with_first_evaluation
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
@@ -54,15 +54,18 @@ from tuiadvisor.metrics.window.window import find_window
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tuiadvisor.metrics.lateness.job_losses import CommonLoss
     from tuiadvisor.metrics.lateness.late_phase import Pace
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.lateness.readers import Readers
+    from tuiadvisor.metrics.window.rotating import Wandering
     from tuiadvisor.metrics.window.window import Window
 
 MOST_OF_MEAN: Final = (
     0.5  # of what its phases take longer in its late steps. Chosen: of two levels the higher ones
 )
+MOST_STEPS: Final = 0.5  # in which a rank has to be there to speak for the job. Chosen: most
 DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
 
 
@@ -117,7 +120,20 @@ def _readers(found: Diagnosis, witnesses: Witnesses) -> Readers | None:
     if witnesses.off_core is None or found.input is None or found.input.share < MIN_WAIT:
         return None
     seen = witnesses.off_core(float(found.steady_barrier.span_K.sum()))
-    return readers_of_all([seen[row] for row in found.input.rows], found.input.share)
+    wait = _thread_wait(found, found.input, witnesses)
+    return readers_of_all([seen[row] for row in found.input.rows], wait)
+
+
+def _thread_wait(found: Diagnosis, wait: CommonLoss, witnesses: Witnesses) -> float:
+    """Share of its time that the typical rank's thread waits for batches.
+
+    On a device that is more than the device waits: as long as it has work the thread waits beside it.
+    """
+    if witnesses.thread_data_s is None or not found.steady_steps.size or wait.gain.step_s <= 0:
+        return wait.share
+    data_s_R = witnesses.thread_data_s(int(found.steady_steps[0]))[list(wait.rows)]
+    known = data_s_R[np.isfinite(data_s_R)]
+    return min(max(float(np.median(known)) / wait.gain.step_s, wait.share), 1.0) if known.size else wait.share
 
 
 def _stopped_in_pauses(found: Diagnosis, witnesses: Witnesses) -> tuple[HeldRank, ...]:
@@ -352,11 +368,12 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     thread_data_s_R = thread_data_s(table, found, asked.witnesses)
     if waits_alike:
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
-    peers = _peers(steady, rows, stragglers)
+    peers, mates = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
-    settled, settled_barrier = without(found.wandering, steady, steady_barrier, rows, regime.start)
-    thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
-    data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
+    wandering = _own_wandering(table, found, thread_data_s_R)
+    settled, settled_barrier = without(wandering, steady, steady_barrier, rows, regime.start)
+    has_peers = bool(peers.size and window.size)
+    data = input_loss(settled, settled_barrier, peers, mates, thread_data_s_R) if has_peers else None
     steps = table.steps_of(columns)
     wait_K = column_low_median(_phase(table, "data_wait", columns))  # of two ranks one loader alone may decay
     drift = find_drift(wait_K)
@@ -384,15 +401,15 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         straggler_loss_K=late.loss_K,
         compared_rows=rows,
         input=data,
-        checkpoint=checkpoint_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
-        copies=copy_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
+        checkpoint=checkpoint_loss(settled, settled_barrier, peers, mates) if has_peers else None,
+        copies=copy_loss(settled, settled_barrier, peers, mates) if has_peers else None,
         num_not_compared=num_not_compared,
         transfer=transfer_loss(steady_barrier)
         if window.size and asked.all_ranks_seen and not num_not_compared
         else None,
         turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size and not waits_alike else None,
         turns_of_one=turns_of_one(settled_barrier, peers) if rows.size and not waits_alike else 0.0,
-        wandering=who_wanders(table, found.wandering, rows, columns),
+        wandering=who_wanders(table, wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
@@ -441,12 +458,27 @@ def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) 
     return np.full(steady.num_ranks, step_s) if seen_s_R is None else np.maximum(seen_s_R, step_s)
 
 
-def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
-    """Ranks that are not late themselves, and were there in every step."""
-    late_rows = [entry.late.row for entry in stragglers]
-    is_peer_R = np.asarray(steady.present_RK.all(axis=1))
-    is_peer_R[late_rows] = False
-    return rows[is_peer_R[rows]] if rows.size else np.flatnonzero(is_peer_R)
+def _own_wandering(table: StepTable, found: Window, thread_data_s_R: Floats | None) -> Wandering | None:
+    """The lateness that goes from rank to rank, less what all threads wait for."""
+    who = who_wanders(table, found.wandering, found.rows, found.columns)
+    known = (
+        thread_data_s_R[found.rows][np.isfinite(thread_data_s_R[found.rows])]
+        if thread_data_s_R is not None
+        else np.zeros(0)
+    )
+    thread_s = float(np.median(known)) if known.size else None
+    return own_wandering(found.wandering, who, found.as_was_RK, thread_s)
+
+
+def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> tuple[Ints, Ints]:
+    """Ranks that are not late themselves: (those that were there in every step, those that were in most)."""
+    is_late_R = np.zeros(steady.num_ranks, dtype=np.bool_)
+    is_late_R[[entry.late.row for entry in stragglers]] = True
+    calm = np.setdiff1d(rows, np.flatnonzero(is_late_R)) if rows.size else np.flatnonzero(~is_late_R)
+    present_RK = steady.present_RK[calm]
+    is_mostly_R = np.count_nonzero(present_RK, axis=1) > MOST_STEPS * steady.num_steps
+    is_always_R = present_RK.all(axis=1)
+    return calm[is_always_R], calm[is_mostly_R | is_always_R]
 
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:

@@ -40,37 +40,41 @@ class CommonLoss:
 
 
 def input_loss(
-    table: StepTable, barrier: Barrier, peers: Ints, thread_s_P: Floats | None = None
+    table: StepTable, barrier: Barrier, peers: Ints, mates: Ints, thread_s_R: Floats | None = None
 ) -> CommonLoss | None:
     """Data wait that all peers (ranks that are not stragglers) share; None without a hook on the loader.
 
-    thread_s_P: where the table is of device times, what each peer's thread waits for data a step. Threads that all wait
-    alike make now this device idle, now that one: then it is the job's loss that they share. Devices that are idle for
-    most of the loss each tell by themselves what every rank waits: as long as the one that waits least.
+    peers: those that were there in every step. mates: they, and those that were there in most: what these do not wait
+    for is not shared. thread_s_R: where the table is of device times, what each thread waits for data a step. Threads
+    that all wait alike make now this device idle, now that one: then it is the job's loss that they share. Devices that
+    are idle for most of the loss each tell by themselves what every rank waits: as long as the one that waits least.
     """
-    return _phase_loss("data_wait", table, barrier, peers, thread_s_P)
+    return _phase_loss("data_wait", table, barrier, (peers, mates), thread_s_R)
 
 
-def checkpoint_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | None:
+def checkpoint_loss(table: StepTable, barrier: Barrier, peers: Ints, mates: Ints) -> CommonLoss | None:
     """Checkpoints that are a part of the steady steps, on all peers; None where they are pauses, or no hook saw one."""
-    found = _phase_loss("checkpoint", table, barrier, peers, None)
+    found = _phase_loss("checkpoint", table, barrier, (peers, mates), None)
     return found if found is not None and found.share >= CHECKPOINT_SHARE else None
 
 
-def copy_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | None:
+def copy_loss(table: StepTable, barrier: Barrier, peers: Ints, mates: Ints) -> CommonLoss | None:
     """Copies of batches to the devices, on all peers; None where no hook or clock saw one."""
-    return _phase_loss("h2d", table, barrier, peers, None)
+    return _phase_loss("h2d", table, barrier, (peers, mates), None)
 
 
 def _phase_loss(
-    phase: str, table: StepTable, barrier: Barrier, peers: Ints, thread_s_P: Floats | None
+    phase: str, table: StepTable, barrier: Barrier, ranks: tuple[Ints, Ints], thread_s_R: Floats | None
 ) -> CommonLoss | None:
+    """ranks: peers and mates."""
     wait_RK = table.phase_s_PRK[PHASE_INDEX[phase]]
-    rows = peers[np.isfinite(wait_RK).any(axis=1)[peers]]
+    is_seen_R = np.isfinite(wait_RK).any(axis=1)
+    rows, mates = (each[is_seen_R[each]] for each in ranks)
     if not rows.size:
         return None
-    wait_RK = wait_RK[rows]
     wait_RK = np.where(np.isnan(wait_RK), 0.0, wait_RK)
+    mate_s = row_mean(np.where(table.present_RK, wait_RK, np.nan)[mates])
+    wait_RK = wait_RK[rows]
     cycle_K = barrier.cycle_K if barrier.evidence != "none" else column_median(table.step_s_RK)
     if not cycle_K.size or not np.isfinite(cycle_K).all():
         return None
@@ -79,11 +83,11 @@ def _phase_loss(
         return None
     loss_K = np.maximum(work_RK.max(axis=0) - (work_RK - wait_RK).max(axis=0), 0.0)
     cycle_s = float(cycle_K.mean())
-    shared = lower_quartile(row_mean(wait_RK))
+    shared = lower_quartile(mate_s)
     what_if = gain(cycle_K, loss_K)
     takes_turns = shared < OWN_SHARE * what_if.loss_s
-    if takes_turns and thread_s_P is not None and np.isfinite(thread_s_P).all():
-        shared = max(shared, min(lower_quartile(thread_s_P), what_if.loss_s))
+    if takes_turns and thread_s_R is not None and np.isfinite(thread_s_R[ranks[1]]).all():
+        shared = max(shared, min(lower_quartile(thread_s_R[ranks[1]]), what_if.loss_s))
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
     return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, tuple(rows.tolist()))
 

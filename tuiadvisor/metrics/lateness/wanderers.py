@@ -16,7 +16,7 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
 
@@ -48,6 +48,22 @@ def who_wanders(table: StepTable, found: Wandering | None, rows: Ints, columns: 
         phase=phase,
         cover=shares[phase] if phase is not None else 0.0,
     )
+
+
+def own_wandering(
+    found: Wandering | None, who: Wanderers | None, work_RK: Floats, thread_data_s: float | None
+) -> Wandering | None:
+    """The same, None where it is only whose device waits for the data that all threads wait for.
+
+    Threads ahead of their devices drift apart: of equally slow loaders one device is idle for some steps, then another.
+    Loaders that are slow by turns make a thread wait in its own turns alone, so less in the mean than a late rank is
+    late. work_RK: as `find_wandering` had it. thread_data_s: a step, that the typical rank's thread waits for data;
+    None where the threads' own clock tells the waits.
+    """
+    if found is None or who is None or who.phase != "data_wait" or thread_data_s is None:
+        return found
+    excess_CK = work_RK[found.culprits] - found.healed_CK
+    return None if thread_data_s >= float(excess_CK[found.late_CK].mean()) else found
 
 
 def without(
