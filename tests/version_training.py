@@ -1,4 +1,4 @@
-"""One small training of each kind that a probe looks into, on whatever torch there is (2.1 and later), for `versions.py`.
+"""One small training of each kind that a probe looks into, on any torch from 2.1 on, for `versions.py`.
 
 `torchrun --nproc-per-node 2 tests/version_training.py KIND FOLDER`: rank 1 is late by LATE_MS in each step, if given.
 Trains until FOLDER/stop exists or STEPS are made, then each rank writes the sum of its weights' bytes and the number of
@@ -9,7 +9,10 @@ and Python 3.10. Where this torch has no such training the exit code is 77 and F
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import importlib
+import inspect
 import json
 import os
 import socket
@@ -60,7 +63,7 @@ class Layer(nn.Module):
         return Late.apply(torch.relu(self.linear(value)), self.backward_s)
 
 
-class Rows(Dataset):  # type: ignore[type-arg]
+class Rows(Dataset):
     """Made up from their index; a batch may take long."""
 
     def __init__(self, seconds: float) -> None:
@@ -130,7 +133,10 @@ def make_pipeline(base_s: float, late_s: float, batches: Any) -> Any:
 
     rank, world = dist.get_rank(), dist.get_world_size()
     module = Layer((base_s + late_s) / NUM_MICRO_BATCHES, base_s / NUM_MICRO_BATCHES)
-    stage = PipelineStage(module, rank, world, torch.device("cpu"))
+    # Torch 2.4 and 2.5 do not ask the stage before what it sends.
+    needs_input = "input_args" in inspect.signature(PipelineStage).parameters
+    given = {"input_args": (torch.zeros(ROWS, WIDTH),)} if needs_input else {}
+    stage = PipelineStage(module, rank, world, torch.device("cpu"), **given)
     schedule = Schedule1F1B(stage, NUM_MICRO_BATCHES, loss_fn=lambda output, _target: output.square().mean())
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
 
@@ -157,8 +163,8 @@ def should_stop(folder: Path, num_steps: int, step: int) -> bool:
     return bool(told.item())
 
 
-def train(options: argparse.Namespace) -> None:
-    """Until it is told to stop."""
+def train(options: argparse.Namespace) -> int:
+    """Until it is told to stop; the exit code."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -171,16 +177,21 @@ def train(options: argparse.Namespace) -> None:
     ahead = {"num_workers": 1, "prefetch_factor": 1} if is_loader else {}
     batch = ROWS * NUM_MICRO_BATCHES
     batches = iter(DataLoader(rows, batch, **ahead))
-    if options.kind == "pipeline":
-        step, model = make_pipeline(base_s, late_s, batches)
-    else:
-        model = make_model(options.kind, base_s, late_s)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    try:
+        if options.kind == "pipeline":
+            step, model = make_pipeline(base_s, late_s, batches)
+        else:
+            model = make_model(options.kind, base_s, late_s)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-        def step() -> None:
-            plain(model, optimizer, batches)
+            def step() -> None:
+                plain(model, optimizer, batches)
 
-    num = 0
+        step()
+    except Exception as error:  # noqa: BLE001 - whatever torch says of what it cannot do without a GPU
+        (options.folder / "cannot").write_text(f"{type(error).__name__}: {error}")
+        return CANNOT
+    num = 1
     while not should_stop(options.folder, options.steps, num):
         step()
         num += 1
@@ -195,6 +206,7 @@ def train(options: argparse.Namespace) -> None:
     (options.folder / f"rank-{rank}.json").write_text(json.dumps(told))
     dist.barrier()
     dist.destroy_process_group()
+    return 0
 
 
 def why_not(kind: str) -> str:
@@ -213,6 +225,9 @@ def why_not(kind: str) -> str:
 
 def forked() -> int:
     """Two children that are the ranks go on; in their parent the exit code of both."""
+    # As costly as torch itself, and imported by each rank's first step.
+    with contextlib.suppress(Exception):
+        importlib.import_module("torch._dynamo")
     os.environ.update(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
     children = []
     for rank in range(2):
@@ -247,8 +262,7 @@ def main() -> int:
     if why:
         (options.folder / "cannot").write_text(why)
         return CANNOT
-    train(options)
-    return 0
+    return train(options)
 
 
 if __name__ == "__main__":
