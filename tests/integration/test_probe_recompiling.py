@@ -211,7 +211,7 @@ def test_an_optimizer_that_dynamo_has_taken_out_of_its_wrapper_is_seen(tmp_path:
         def step(self) -> None:
             with torch.no_grad():
                 for parameter in self.param_groups[0]["params"]:
-                    parameter -= 0.01 * parameter.grad
+                    parameter.sub_(0.01 * parameter.grad)
 
         step.hooked = True
 
