@@ -70,7 +70,8 @@ def run(
 
 
 counts_a_quarter = pytest.mark.skipif(
-    (3, 14) <= sys.version_info < (3, 14, 5) or "t" in sys.abiflags, reason="no full collections by themselves"
+    (3, 14) <= sys.version_info < (3, 14, 5) or "t" in sys.abiflags,
+    reason="no full collections by themselves",
 )
 # Objects beside the interpreter's: a quarter of all is then less than the probe brings, more than the test's own.
 SOME = "ballast = [[] for _ in range(1500)]"
