@@ -1,12 +1,12 @@
 """What the probe brings along does not bring the host's next full garbage collection forward.
 
-In CPython but for 3.14.0 to 3.14.4 the collector looks at every object of the process once those that have survived its looks at young
-ones are a quarter of all: 200 ms of a process with torch, with the interpreter's lock, so all ranks wait. The probe's
-4,000 classes, functions and the like are a twentieth of that quarter: one attach in twenty a rank, and of 64 ranks
-nearly always some, stood still for it. So each piece of the probe passes to the oldest generation as it is loaded, past
-that count: frozen and thawed again, which moves whole lists. Just before it the young objects there are, the host's,
-are looked at as the collector was about to, so that no garbage of the host's passes along; where it may have made some
-meanwhile, or has the collector do otherwise, the piece is counted as ever.
+In CPython but for 3.14.0 to 3.14.4 the collector looks at every object of the process once those that have survived its
+looks at young ones are a quarter of all: 200 ms of a process with torch, with the interpreter's lock, so all ranks
+wait. The probe's 4,000 classes, functions and the like are a twentieth of that quarter: one attach in twenty a rank,
+and of 64 ranks nearly always some, stood still for it. So each piece of the probe passes to the oldest generation as it
+is loaded, past that count: frozen and thawed again, which moves whole lists. Just before it the young objects there
+are, the host's, are looked at as the collector was about to, so that no garbage of the host's passes along; where it
+may have made some meanwhile, or has the collector do otherwise, the piece is counted as ever.
 """
 
 from __future__ import annotations
