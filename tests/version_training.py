@@ -60,7 +60,8 @@ class Layer(nn.Module):
     def forward(self, value: Any) -> Any:
         """Rows x WIDTH."""
         time.sleep(self.forward_s)
-        return Late.apply(torch.relu(self.linear(value)), self.backward_s)
+        # No view: torch 2.6 detaches a stage's output in place.
+        return 1.0 * Late.apply(torch.relu(self.linear(value)), self.backward_s)
 
 
 class Rows(Dataset):
@@ -134,7 +135,8 @@ def make_pipeline(base_s: float, late_s: float, batches: Any) -> Any:
     rank, world = dist.get_rank(), dist.get_world_size()
     module = Layer((base_s + late_s) / NUM_MICRO_BATCHES, base_s / NUM_MICRO_BATCHES)
     # Torch 2.4 and 2.5 do not ask the stage before what it sends.
-    needs_input = "input_args" in inspect.signature(PipelineStage).parameters
+    asked = inspect.signature(PipelineStage).parameters.get("input_args")
+    needs_input = asked is not None and asked.default is inspect.Parameter.empty
     given = {"input_args": (torch.zeros(ROWS, WIDTH),)} if needs_input else {}
     stage = PipelineStage(module, rank, world, torch.device("cpu"), **given)
     schedule = Schedule1F1B(stage, NUM_MICRO_BATCHES, loss_fn=lambda output, _target: output.square().mean())
@@ -189,7 +191,9 @@ def train(options: argparse.Namespace) -> int:
 
         step()
     except Exception as error:  # noqa: BLE001 - whatever torch says of what it cannot do without a GPU
-        (options.folder / "cannot").write_text(f"{type(error).__name__}: {error}")
+        # Of two ranks the first to fail says why; the other may only miss it.
+        with contextlib.suppress(FileExistsError), (options.folder / "cannot").open("x") as file:
+            file.write(f"{type(error).__name__}: {error}")
         return CANNOT
     num = 1
     while not should_stop(options.folder, options.steps, num):
