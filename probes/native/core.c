@@ -24,6 +24,15 @@
 
 #include "phases.h"
 
+/* Headers of 3.12 and 3.13 give these away without a reference, whatever API is asked for: they are immortal from 3.12
+ * on. In 3.11 they are counted, and their last reference ends the process. */
+#undef Py_RETURN_NONE
+#undef Py_RETURN_TRUE
+#undef Py_RETURN_FALSE
+#define Py_RETURN_NONE return Py_NewRef(Py_None)
+#define Py_RETURN_TRUE return Py_NewRef(Py_True)
+#define Py_RETURN_FALSE return Py_NewRef(Py_False)
+
 /* Exported by 3.11 already, in the limited API's headers from 3.12 on. */
 PyAPI_FUNC(PyObject *) PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
 typedef PyObject *(*vectorcall_t)(PyObject *, PyObject *const *, size_t, PyObject *);

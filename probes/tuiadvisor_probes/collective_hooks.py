@@ -11,6 +11,7 @@ begin = entered, end = the wait returned (for an asynchronous call nobody waited
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ KINDS = {
 KIND_WAIT = 12
 GRADIENT_KINDS = (1, 3, 4)  # all-reduce, all-gather, reduce-scatter
 POINT_TO_POINT_KINDS = (10, 11)
+UNNAMED = "a group without a name"
 MAX_OPEN_WORKS = 256
 
 
@@ -193,12 +195,21 @@ class CallEvents:
 
     def group_number(self, group: Any) -> int:
         """A small number for the group's name, stable within this process; the name goes into the info area."""
-        name = group.group_name
+        name = _name_of(group)
         number = self.groups.get(name)
         if number is None:
             number = self.groups[name] = len(self.groups)
             self.probe.found_group(name, number)
         return number
+
+
+def _name_of(group: Any) -> str:
+    """Its own; in torch 2.1 a group has none, and torch.distributed keeps a table of them."""
+    name = getattr(group, "group_name", None)
+    if name is None:
+        world = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+        name = getattr(world, "pg_names", {}).get(group, UNNAMED)
+    return str(name)
 
 
 def num_bytes(tensors: tuple[Any, ...]) -> int:

@@ -30,12 +30,14 @@ from .step_hooks import StepHook, walking_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
     from .guard import Hook
     from .host import Host
 
 KIND_SCALER_SKIP = 36
 STAYED_OUT = -1
+MOST_WRAPPED = 32  # functions around each other
 STEPS_BEFORE_ROOT_SEARCH = (
     2  # a DDP module shows itself in its first forward; only then search for another root
 )
@@ -84,11 +86,14 @@ def install(probe: Host) -> None:
     steps = OptimizerSteps(probe.clock)
     hook = probe.hook("optimizer")
     probe.stepping = attempt(INSPECTION, stepping, module.Optimizer) or ""
+    before, after = _before(probe, steps, hook), _after(probe, steps, hook)
+    walking = walking_code(module)
     # torch's hook tables are guards of a compiled step: a change of them compiles it anew.
-    if has_compiled(walking_code(module)) and must_not_recompile():
-        _patch_classes(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
+    if has_compiled(walking) and must_not_recompile():
+        _patch_classes(probe, module, before, after, lambda _step: True)
     else:
-        _register(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
+        _register(probe, module, before, after)
+        _patch_classes(probe, module, before, after, lambda step: _calls_no_hooks(step, walking))
     probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module))
 
 
@@ -128,16 +133,36 @@ def _register(probe: Host, module: Any, before: Callable[..., None], after: Call
         )
 
 
-def _patch_classes(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
+def _patch_classes(
+    probe: Host,
+    module: Any,
+    before: Callable[..., None],
+    after: Callable[..., None],
+    is_meant: Callable[[Any], bool],
+) -> None:
     """Around `step` of the classes in use: a compiled caller looks it up when it gets there, and guards it not.
 
-    Not seen: a compiled `optimizer.step` itself, one below a learning rate scheduler, classes used later.
+    is_meant: of the `step` that stands in a class. Not seen: a compiled `optimizer.step` itself, one below a learning
+    rate scheduler, classes used later.
     """
     classes = list(module.Optimizer.__subclasses__())
     for found in classes:
         classes += [one for one in found.__subclasses__() if one not in classes]
-        if getattr(vars(found).get("step"), "hooked", False):
+        step = vars(found).get("step")
+        if getattr(step, "hooked", False) and is_meant(step):
             probe.patch(found, "step", lambda original: _around(original, before, after), by_value=True)
+
+
+def _calls_no_hooks(step: Any, walking: CodeType | None) -> bool:
+    """Whether this is marked as hooked without torch's wrapper around it, as dynamo leaves it in torch 2.1."""
+    if walking is None:
+        return False
+    seen = 0
+    while step is not None and seen < MOST_WRAPPED:
+        if getattr(step, "__code__", None) is walking:
+            return False
+        step, seen = getattr(step, "__wrapped__", None), seen + 1
+    return step is None
 
 
 def _around(

@@ -3,8 +3,8 @@
 Always: time in a chunk is forward or backward, time in `_wait_batch_p2p` is pipeline_idle. In detail (see `detail`):
 one event a chunk (group: stage index, seq: micro-batch; detail of a backward: 1 full, 0 input gradients only; detail of
 a forward: 1 for the loss of a micro-batch, which is the last stage's work too) and one a wait (group and seq unknown: a
-wait belongs to the chunk that follows it on the same rank). Not seen: torch without that function (2.4), whose waits
-are exposed communication; schedules of other libraries.
+wait belongs to the chunk that follows it on the same rank). Not seen: torch without that function (2.4 to 2.6 at
+least), whose waits are exposed communication; schedules of other libraries.
 """
 
 from __future__ import annotations
@@ -111,25 +111,10 @@ def _patch_stage(probe: Host, module: Any) -> None:
 
 
 def _patch_schedules(probe: Host, module: Any) -> None:
+    _patch_waits(probe, module)
     clock = probe.clock
-    if not hasattr(module, "_wait_batch_p2p"):
-        probe.absent("pipeline_wait", "this torch waits for neighbours without a function of its own")
-        return
-    hook = probe.hook("pipeline_wait")
+    hook = probe.hook("pipeline_schedule")
     known: set[int] = set()  # ids of schedules
-
-    def phase(args: tuple[Any, ...]) -> int:
-        return phases.PIPELINE_IDLE if args[0] else STAY_OUT
-
-    def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << phases.PIPELINE_IDLE
-        if clock.detail_flag and os.getpid() == clock.pid:
-            unknown = sc.UNKNOWN
-            probe.ring.put_event(
-                KIND_P2P_WAIT, (clock.step, begin_ns, end_ns, unknown, unknown, unknown, len(args[0]))
-            )
-
-    probe.patch(module, "_wait_batch_p2p", lambda original: timed(original, hook, clock, phase, after))
 
     def look(args: tuple[Any, ...]) -> int:
         schedule = args[0]
@@ -166,3 +151,24 @@ def _patch_schedules(probe: Host, module: Any) -> None:
             "_maybe_compute_loss",
             lambda original: timed(original, loss_hook, clock, loss_phase, after_loss),
         )
+
+
+def _patch_waits(probe: Host, module: Any) -> None:
+    clock = probe.clock
+    if not hasattr(module, "_wait_batch_p2p"):
+        probe.absent("pipeline_wait", "this torch waits for neighbours without a function of its own")
+        return
+    hook = probe.hook("pipeline_wait")
+
+    def phase(args: tuple[Any, ...]) -> int:
+        return phases.PIPELINE_IDLE if args[0] else STAY_OUT
+
+    def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        clock.said |= 1 << phases.PIPELINE_IDLE
+        if clock.detail_flag and os.getpid() == clock.pid:
+            unknown = sc.UNKNOWN
+            probe.ring.put_event(
+                KIND_P2P_WAIT, (clock.step, begin_ns, end_ns, unknown, unknown, unknown, len(args[0]))
+            )
+
+    probe.patch(module, "_wait_batch_p2p", lambda original: timed(original, hook, clock, phase, after))

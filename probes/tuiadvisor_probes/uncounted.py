@@ -1,12 +1,12 @@
 """What the probe brings along does not bring the host's next full garbage collection forward.
 
-Up to CPython 3.13 the collector looks at every object of the process once those that have survived its looks at young
-ones are a quarter of all: 200 ms of a process with torch, with the interpreter's lock, so all ranks wait. The probe's
-4,000 classes, functions and the like are a twentieth of that quarter: one attach in twenty a rank, and of 64 ranks
-nearly always some, stood still for it. So each piece of the probe passes to the oldest generation as it is loaded, past
-that count: frozen and thawed again, which moves whole lists. Just before it the young objects there are, the host's,
-are looked at as the collector was about to, so that no garbage of the host's passes along; where it may have made some
-meanwhile, or has the collector do otherwise, the piece is counted as ever.
+In CPython but for 3.14.0 to 3.14.4 the collector looks at every object of the process once those that have survived its
+looks at young ones are a quarter of all: 200 ms of a process with torch, with the interpreter's lock, so all ranks
+wait. The probe's 4,000 classes, functions and the like are a twentieth of that quarter: one attach in twenty a rank,
+and of 64 ranks nearly always some, stood still for it. So each piece of the probe passes to the oldest generation as it
+is loaded, past that count: frozen and thawed again, which moves whole lists. Just before it the young objects there
+are, the host's, are looked at as the collector was about to, so that no garbage of the host's passes along; where it
+may have made some meanwhile, or has the collector do otherwise, the piece is counted as ever.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Mark(SimpleNamespace):
 
 def _is_of_use() -> bool:
     """Whether the collector counts so, and the garbage of probes that have left may grow."""
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or "t" in sys.abiflags:
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+        return False
+    # An incremental collector, taken back in 3.14.5 and 3.15; what 3.16 has is not known yet.
+    if (3, 14) <= sys.version_info < (3, 14, 5) or sys.version_info >= (3, 16):
         return False
     # Not the attribute: of a class of the host's it may be anything, and raise.
     left: int = sum(_name_of(one) == Mark.__name__ for one in SimpleNamespace.__subclasses__())

@@ -202,3 +202,28 @@ def test_a_stance_for_a_part_of_the_loop_counts(tmp_path: Path) -> None:
         assert len(observed.steps) >= 6
 
     training()
+
+
+def test_an_optimizer_that_dynamo_has_taken_out_of_its_wrapper_is_seen(tmp_path: Path) -> None:
+    """As torch 2.1 does with every class once something is compiled: marked as hooked, and no step hook is called."""
+
+    class Unwrapped(torch.optim.Optimizer):
+        def step(self) -> None:
+            with torch.no_grad():
+                for parameter in self.param_groups[0]["params"]:
+                    parameter.sub_(0.01 * parameter.grad)
+
+        step.hooked = True
+
+    original = Unwrapped.step
+    model = torch.nn.Linear(FEATURES, FEATURES)
+    optimizer = Unwrapped(model.parameters(), {})
+    assert optimizer.step.__func__ is original
+    with probed(tmp_path) as observed:
+        for _ in range(10):
+            optimizer.zero_grad()
+            model(torch.ones(4, FEATURES)).square().mean().backward()
+            optimizer.step()
+    assert Unwrapped.step is original
+    assert len(observed.steps) >= 8
+    assert all(row["optimizer_ns"] > 0 for row in observed.steps[1:])

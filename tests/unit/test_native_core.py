@@ -613,6 +613,25 @@ def test_no_frame_stands_around_a_call_of_a_slot(
     assert torch.equal(ours(model, batch := torch.ones(2, 4)), model(batch))
 
 
+@pytest.mark.parametrize("builder", sorted(PYTHONS))
+def test_a_core_compiled_with_any_pythons_headers_serves_the_oldest(builder: str, tmp_path: Path) -> None:
+    """Later headers take None, True and False for immortal: in a 3.11 the last of them ended the training."""
+    if builder.startswith("3.10") or builder.endswith("t"):
+        pytest.skip(f"no core is built with Python {builder}")
+    made = tmp_path / "core.elf"
+    build = [PYTHONS[builder], str(Path(native_core.core_build.__file__)), str(made)]
+    done = subprocess.run(build, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    if "Python.h" in done.stderr:
+        pytest.skip(f"no headers of Python {builder} (its development package)")
+    assert done.returncode == 0, done.stderr
+    takes_one = [name for name in PYTHONS if name[0].isdigit() and not name.endswith("t") and name != "3.10"]
+    oldest = min(takes_one, key=lambda name: int(name.partition(".")[2]))
+    script = str(Path(__file__).parents[1] / "native_slots.py")
+    used = [PYTHONS[oldest], script, str(made)]
+    done = subprocess.run(used, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("version", sorted(PYTHONS))
 def test_each_python_takes_the_core_in_the_place_of_a_function(core: Any, version: str) -> None:
     """Where a function keeps what is called for it differs: its own words in 3.11, a call from 3.12 on."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,6 +112,25 @@ def test_a_call_that_is_done_when_it_returns_is_an_event_at_once(probe: Probe) -
     ]
     assert {"a": 0, "b": 1} == probe.groups
     assert sc.UNKNOWN == probe.events[0][6]
+
+
+def test_a_group_that_has_no_name_of_its_own_is_named_by_torchs_table(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in torch 2.1; one that stands in no table has a number all the same."""
+
+    class Group:
+        def _get_sequence_number_for_group(self) -> int:
+            return 31
+
+    named, unnamed = Group(), Group()
+    table = ModuleType("torch.distributed.distributed_c10d")
+    vars(table).update(_world=SimpleNamespace(pg_names={named: "the pipeline's"}))
+    monkeypatch.setitem(sys.modules, table.__name__, table)
+    for group in (named, unnamed, named):
+        probe.calls.after_call(ALL_REDUCE)(100, 105, (group, [Tensor(8)]), None)
+    assert [0, 1, 0] == [event[4] for event in probe.events]
+    assert {"the pipeline's": 0, hooks.UNNAMED: 1} == probe.groups
 
 
 def test_messages_make_sequence_numbers_differ(probe: Probe) -> None:

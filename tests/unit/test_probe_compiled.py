@@ -41,7 +41,9 @@ def functions_in(code: CodeType, *, is_module: bool = True) -> Iterator[tuple[st
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             is_function = bool(constant.co_flags & IS_FUNCTION)
-            if is_function and not (is_module and constant.co_name == "<genexpr>"):
+            is_loading = is_module and constant.co_name == "<genexpr>"
+            # From 3.14 on one a class and module, for whoever asks for annotations.
+            if is_function and not is_loading and constant.co_name != "__annotate__":
                 yield constant.co_name, constant.co_firstlineno
             yield from functions_in(constant, is_module=False)
 

@@ -264,6 +264,7 @@ def test_a_model_whose_attributes_raise(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")  # from Python 3.14 on
 def test_lazy_meta_and_scripted_modules() -> None:
     lazy = walked(nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 8)))
     assert lazy["uninitialized"] >= 1

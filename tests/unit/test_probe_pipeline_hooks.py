@@ -105,7 +105,7 @@ def _started(tmp_path: Path, time_ns: Clock) -> Iterator[Callable[..., Process]]
 
 
 def torch_modules(time_ns: Clock, *, is_old: bool = False) -> dict[str, Any]:
-    """torch.distributed.pipelining, as from 2.5 on and before."""
+    """torch.distributed.pipelining, as of today and of 2.5 and 2.6."""
 
     class Stage:
         num_stages, group_size, group = 4, 2, "the pipeline's"
@@ -233,11 +233,15 @@ def test_a_pipeline_that_evaluates_is_no_forward(torch_pipeline: Process) -> Non
 def test_a_torch_that_waits_without_a_function_of_its_own_is_said_to(
     started: Callable[..., Process], time_ns: Clock
 ) -> None:
-    """Waits are exposed communication there; chunks are booked as ever."""
+    """Waits are exposed communication there; chunks, the loss and the schedule are known as ever."""
     process = started(pipeline_hooks.install, modules=torch_modules(time_ns, is_old=True))
-    stage_class(process)(0).forward_one_chunk(0)
+    stage, schedule = stage_class(process)(3), schedules(process).PipelineScheduleSingle()
+    stage.forward_one_chunk(0)
+    schedule._maybe_compute_loss(stage, None, None, 0)
+    schedule.step(lambda: None)
     assert ["pipeline_wait"] == list(process.absences)
-    assert 20 == process.end_step()["forward_ns"]
+    assert ("Single", 3) == (process.pipeline["schedule"], process.pipeline["micro_batches"])
+    assert 25 == process.end_step()["forward_ns"]
 
 
 # --- DeepSpeed

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from patience import PATIENCE_S
 
 from tuiadvisor.agent import payload
 from tuiadvisor.inject import identify
-from tuiadvisor_probes import ring
+from tuiadvisor_probes import ring, uncounted
 
 # A process whose objects are some twice the probe's, so that the probe's alone are a quarter of them; what the attach
 # and its likes import is there already, as in a training. `survive` has the collector look at young objects until it
@@ -68,7 +69,10 @@ def run(
     return said.strip()
 
 
-counts_a_quarter = pytest.mark.skipif(sys.version_info >= (3, 14), reason="no full collections by themselves")
+counts_a_quarter = pytest.mark.skipif(
+    (3, 14) <= sys.version_info < (3, 14, 5) or "t" in sys.abiflags,
+    reason="no full collections by themselves",
+)
 # Objects beside the interpreter's: a quarter of all is then less than the probe brings, more than the test's own.
 SOME = "ballast = [[] for _ in range(1500)]"
 
@@ -118,6 +122,29 @@ def test_what_others_made_meanwhile_stays_young(tmp_path: Path) -> None:
     )
     after = "print(any(one is sys.made for one in gc.get_objects(generation=2)))"
     assert run(tmp_path, attach=piece.format(wait="time.sleep(0.01)"), after=after) == "False"
+
+
+@pytest.mark.parametrize(
+    ("version", "abiflags", "is_so"),
+    [
+        ((3, 10, 13), "", True),
+        ((3, 13, 0), "", True),
+        ((3, 13, 5), "t", False),
+        ((3, 14, 0), "", False),
+        ((3, 14, 4), "", False),
+        ((3, 14, 5), "", True),
+        ((3, 15, 2), "", True),
+        ((3, 16, 0), "", False),
+    ],
+)
+def test_collectors_that_count_are_told_from_the_others(
+    version: tuple[int, int, int], abiflags: str, is_so: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An incremental one came with 3.14.0 and went with 3.14.5."""
+    other = SimpleNamespace(implementation=sys.implementation, version_info=version, abiflags=abiflags)
+    monkeypatch.setattr(uncounted, "sys", other)
+    monkeypatch.setattr(uncounted, "_MOST_LEFT", 1 << 20)  # of other tests' probes
+    assert is_so == uncounted._is_of_use()
 
 
 def test_what_the_host_froze_stays_frozen(tmp_path: Path) -> None:
