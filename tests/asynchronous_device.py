@@ -27,7 +27,7 @@ Entry = Callable[["Stream"], None]
 class Stream:
     """Works off what is launched into it, in order, in a thread."""
 
-    def __init__(self, length: int = QUEUE_LENGTH) -> None:
+    def __init__(self, length: int = QUEUE_LENGTH, **_options: int) -> None:
         """length: launches that fit in the queue; the next one waits for room."""
         self.free_ns = time.monotonic_ns()  # the device's clock: all before is done
         self.is_slow_by = 1.0
@@ -122,6 +122,10 @@ class Stream:
                     stream.free_ns = recording.passed_ns
 
             self._put(wait)
+
+    def wait_stream(self, other: Stream) -> None:
+        """What is launched from here on begins after all that lies in the other one."""
+        self.wait_event(other.record_event())
 
     def synchronize(self) -> None:
         """Wait in the host for all that was launched."""

@@ -41,7 +41,7 @@ Step = Callable[[Any, Any], None]
 class Loops:
     """The loops by name; each makes its model anew and gives it back with one step of training."""
 
-    def __init__(self, rank: int, world: int) -> None:
+    def __init__(self, rank: int) -> None:
         import asynchronous_device as device
         import asynchronous_training as training
 
@@ -49,7 +49,7 @@ class Loops:
         self.compute = device.default_stream()
         self.compute.is_slow_by = SLOW_BY if rank == SLOW_RANK else 1.0
         self.host = training.Host(self.compute, 0.0002)
-        self.meeting = training.Meeting(rank, world)
+        self.meeting = training.Meeting()
 
     def net(self, layers: int = LAYERS) -> Any:
         from torch import nn
@@ -278,7 +278,7 @@ def main() -> None:
     asynchronous_device.install()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    loops = Loops(rank, world)
+    loops = Loops(rank)
     for name in sys.argv[1:]:
         unwatched = loops.gradients(name)
         with tempfile.TemporaryDirectory() as folder:
