@@ -168,8 +168,11 @@ def layers(options: argparse.Namespace, host: training.Host, rank: int) -> list[
     return made
 
 
-def sharded(options: argparse.Namespace, model: nn.Sequential) -> nn.Sequential:
-    """Each layer is a group of parameters, and the model their root."""
+def sharded(
+    options: argparse.Namespace, model: nn.Sequential, units: tuple[nn.Module, ...] | None = None
+) -> nn.Sequential:
+    """Each unit (None: each layer) is a group of parameters; the model is their root, and has what is left."""
+    units = tuple(model) if units is None else units
     world = dist.get_world_size()
     if options.replicas > 1:
         mesh = init_device_mesh(
@@ -180,15 +183,14 @@ def sharded(options: argparse.Namespace, model: nn.Sequential) -> nn.Sequential:
         mesh = init_device_mesh("cpu", (world,))
         group = mesh.get_group()
     communicator = Communicator(group, options.transfer_ms / 1e3)
-    for module in (*model, model):
+    for module in (*units, model):
         fully_shard(module, mesh=mesh, reshard_after_forward=not options.keep_whole)
-    for layer in model:
-        layer.set_custom_all_gather(Gather(communicator))
-        layer.set_custom_reduce_scatter(ReduceScatter(communicator))
-        layer.set_force_sum_reduction_for_comms(True)
-    for number, layer in enumerate(model):
+        module.set_custom_all_gather(Gather(communicator))
+        module.set_custom_reduce_scatter(ReduceScatter(communicator))
+        module.set_force_sum_reduction_for_comms(True)
+    for number, unit in enumerate(units):
         if options.prefetch:
-            layer.set_modules_to_forward_prefetch(list(model[number + 1 : number + 1 + options.prefetch]))
+            unit.set_modules_to_forward_prefetch(list(units[number + 1 : number + 1 + options.prefetch]))
     return model
 
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from .accelerator import Accelerator
     from .guard import Hook
     from .host import Host
-    from .sharded_waits import ShardedWaits
 
 KIND_DEVICE_PHASE = 48
 MAX_BORDERS = 1024  # of one step: 170 micro-steps of six
@@ -148,7 +147,7 @@ class DeviceTimes:
         self.knows_exchange = False  # a module of DDP was seen
         self.home: Any = None  # the stream of the step's first border
         self.is_at_home: Callable[[], bool] | None = None  # asked before a step is measured
-        self.shards: ShardedWaits | None = None
+        self.shards: Any = None  # ShardedWaits, where FSDP2 was imported
         self.are_waits_untold = False  # of no step: there are others that nobody sees
 
     @property
