@@ -11,6 +11,7 @@ clock is the host's monotonic one, so that ranks on one machine can meet on it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -266,6 +267,7 @@ def install() -> Any:
     module = device_module()
     original = torch.get_device_module
 
+    @functools.wraps(original)  # torch.compile looks for what it wraps
     def get_device_module(device: Any = None) -> Any:
         name = device.type if isinstance(device, torch.device) else device
         return module if name is None or str(name).partition(":")[0] == "cpu" else original(device)

@@ -21,6 +21,7 @@ from typing import Any
 from patience import PATIENCE_S
 
 NUM_STEPS, WARM_UP = 20, 4
+NUM_AFTER = 2  # steps without the probe again
 SLOW_RANK, SLOW_BY = 1, 1.5
 SAMPLE_S = 0.0003
 
@@ -39,6 +40,7 @@ class Loops:
         self.compute = device.default_stream()
         self.compute.is_slow_by = SLOW_BY if rank == SLOW_RANK else 1.0
         self.host = training.Host(self.compute, 0.0002)
+        self.goes_on: Callable[[], None]  # with the loop that was run last
 
     def batches(self) -> Iterator[Any]:
         """From torch's loader."""
@@ -53,9 +55,14 @@ class Loops:
         torch.manual_seed(7)
         model, step = getattr(self, name)()
         batches = self.batches()
-        for _ in range(NUM_STEPS):
+
+        def goes_on() -> None:
             step(*next(batches))
             self.compute.synchronize()
+
+        for _ in range(NUM_STEPS):
+            goes_on()
+        self.goes_on = goes_on
         parameters = list(model.parameters())
         grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
         return [local(tensor.detach()).clone() for tensor in (*grads, *parameters)]
@@ -97,6 +104,8 @@ def run(make: Callable[[int], Loops]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             with probed(Path(folder)) as observed:
                 watched = loops.gradients(name)
+            for _ in range(NUM_AFTER):
+                loops.goes_on()
             steps: dict[int, list[tuple[str, int, int]]] = {}
             for event in observed.events(EventKind.DEVICE_PHASE):
                 span = PHASES[event["group"]], event["begin_ns"], event["end_ns"]
@@ -108,6 +117,9 @@ def run(make: Callable[[int], Loops]) -> None:
         waited_ms = [waited_in(step, loops.compute.waits) for step in kept]
         result: Result = {
             "hooks": observed.info["hooks"],
+            "num_compiled": torch._dynamo.utils.counters["frames"]["ok"]
+            if "torch._dynamo" in sys.modules
+            else 0,
             "num_borders": statistics.median([len(step) for step in kept] or [-1]),
             "same": all(torch.equal(one, other) for one, other in zip(unwatched, watched, strict=True)),
             "num_steps": len(kept),

@@ -38,6 +38,7 @@ class Loops(watched_loops.Loops):
 
         self.sharding, self.rank = sharded_training, rank
         sharded_training.on_the_device()
+        self.compiled: dict[bool, list[tuple[Any, Step]]] = {}  # by whether as a whole
 
     def net(self, *settings: str) -> Any:
         """Of layers, not sharded yet, with its options."""
@@ -103,6 +104,52 @@ class Loops(watched_loops.Loops):
 
         return self.loop(model, forward)
 
+    def compiled_layers(self) -> tuple[Any, Step]:
+        return self.compiled_before(is_whole=False)
+
+    def compiled_as_a_whole(self) -> tuple[Any, Step]:
+        return self.compiled_before(is_whole=True)
+
+    def compiled_before(self, *, is_whole: bool) -> tuple[Any, Step]:
+        """A model that was compiled before the probe came; from now on nothing may be compiled anew."""
+        import torch
+
+        if is_whole not in self.compiled:
+            torch.compiler.set_stance("default")
+            self.compiled[is_whole] = [self.compiles(is_whole=is_whole) for _ in range(2)]
+        torch.compiler.set_stance("fail_on_recompile")
+        torch.manual_seed(7)
+        return self.compiled[is_whole].pop()
+
+    def compiles(self, *, is_whole: bool) -> tuple[Any, Step]:
+        """As compiled by its first steps."""
+        import torch
+
+        class Core(torch.nn.Module):
+            """Of a layer: modules of torch's own are not looked at by themselves."""
+
+            def __init__(self, inner: Any) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, value: Any) -> Any:
+                return self.inner(value)
+
+        torch.manual_seed(7)
+        model, options = self.net()
+        for layer in model:
+            layer.linear = Core(layer.linear)
+        model = self.sharding.sharded(options, model)
+        # What launches kernels is no operation of torch's.
+        self.training.Launches.apply = torch.compiler.disable(self.training.Launches.apply)
+        for module in (model,) if is_whole else [layer.linear for layer in model]:
+            module.compile(backend="eager")
+        model, step = self.loop(model)
+        batches = self.batches()
+        for _ in range(4):
+            step(*next(batches))
+        return model, step
+
     # Where waits do not tell who came last.
 
     def replicated(self) -> tuple[Any, Step]:
@@ -137,13 +184,17 @@ class Loops(watched_loops.Loops):
 
 # -- what is said -----------------------------------------------------------------------------------------------------
 
-TOLD = ("plain", "kept_whole", "prefetched", "four_micro_steps", "parameters_at_the_root", "recomputed")
+COMPILED = ("compiled_layers", "compiled_as_a_whole")
+TOLD = (
+    *("plain", "kept_whole", "prefetched", "four_micro_steps", "parameters_at_the_root", "recomputed"),
+    *COMPILED,
+)
 UNTOLD = {
     "replicated": "sharded among some of the ranks, or replicated",
     "met_in_forward": "for other than FSDP2's parameters",
     "beside_data_parallel": "a module of DDP",
 }
-ALL = (*TOLD, *UNTOLD)
+ALL = (*(name for name in TOLD if name not in COMPILED), *UNTOLD, *COMPILED)
 
 
 @lru_cache(maxsize=1)
@@ -167,6 +218,12 @@ def test_exposed_communication_is_what_the_stream_waited(name: str) -> None:
     """As the device itself tells: of the rank that waits for the slow one, and of the slow one, for transfers alone."""
     assert watched_loops.is_all_the_wait(results()[name], TRANSFER_MS), results()[name]
     assert {result["hooks"]["sharded_waits"] for result in results()[name]} == {"ok"}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_nothing_was_compiled_anew(name: str) -> None:
+    """While that ends the training: with the probe, measured steps and others, and after it has left."""
+    assert all(result["num_compiled"] > 0 for result in results()[name])
 
 
 @pytest.mark.parametrize(("name", "why"), UNTOLD.items())
