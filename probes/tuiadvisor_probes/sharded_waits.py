@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .guard import Hook
     from .host import Host
 
-# torch 2.6 on, and 2.4 and 2.5.
+# torch 2.6 on, and before, where the names below are not all there.
 MODULES = (
     "torch.distributed.fsdp._fully_shard._fsdp_param_group",
     "torch.distributed._composable.fsdp._fsdp_param_group",
@@ -120,6 +120,9 @@ class ShardedWaits:
         if self.step != self.clock.step:
             return
         self.step = -1
+        if not self.hook.active:  # it has failed in the middle: there are waits that it did not see
+            times.waits_untold()
+            return
         if not self.why_untold:
             self.num_untold = 0
             return
@@ -213,7 +216,9 @@ class ShardedWaits:
         if times is None:
             return
         stream, context = times.device.stream(), group.comm_ctx
-        states = context.reduce_scatter_states
+        states = getattr(context, "reduce_scatter_states", None)
+        if states is None:  # until torch 2.12 at most one
+            states = () if context.reduce_scatter_state is None else (context.reduce_scatter_state,)
         is_last = getattr(group, "_param_group_index", 0) == getattr(group, "_num_param_groups", 1) - 1
         is_full = len(states) >= getattr(context, "reduce_scatter_max_input_buffers", 1)
         if len(group.modules) > 1 and group._training_state.name == "FORWARD":
@@ -269,7 +274,11 @@ class ShardedWaits:
         self.step, self.num_calls, self.is_open, self.why_untold = self.clock.step, 0, False, ""
         c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
         self.world = c10d.get_world_size()
-        if self.probe.has_wrapper or self.probe.pipeline:
+        # Until torch 2.12: then dynamo looks through the hooks, and backward reduces at other places.
+        settings = sys.modules.get("torch._dynamo.config")
+        if not getattr(settings, "skip_fsdp_hooks", True):
+            self.why_untold = TRACED
+        elif self.probe.has_wrapper or self.probe.pipeline:
             self.why_untold = MIXED
         elif any(
             1 < group.size() < self.world and _is_for(group, times.device.device_type)

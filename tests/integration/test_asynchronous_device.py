@@ -89,16 +89,16 @@ def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def diagnosed(row: Row, folder: Path) -> dict[str, object]:
-    """Attach to the running training, record, and give the diagnosis."""
+def diagnosed(row: Row, folder: Path, script: Path = SCRIPT, num_steps: int = NUM_STEPS) -> dict[str, object]:
+    """Attach to the running training, record so many steps, and give the diagnosis."""
     recording = folder / "run.tuirec"
     arguments = [
         "--times",
         str(folder / "times"),
         *row.settings(),
     ]  # its own times tell why, where a test fails
-    with running(row.num_ranks, *arguments, script=SCRIPT) as (training, _):
-        length = ["--steps", str(NUM_STEPS), "--for", RECORD_FOR]
+    with running(row.num_ranks, *arguments, script=script) as (training, _):
+        length = ["--steps", str(num_steps), "--for", RECORD_FOR]
         done = tuiadvisor("record", "--pid", str(training.pid), "-o", str(recording), *length)
         assert done.returncode == 0, done.stderr
         assert training.poll() is None, "the training must not notice"
