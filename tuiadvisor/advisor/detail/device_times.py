@@ -48,7 +48,7 @@ MAX_PHASE_NS: Final = 86_400 * 10**9
 WAIT_PARTS: Final = 1 << WAIT_PARTS_BITS
 MAX_WAITS: Final = 1024  # of a step: the probe records no more borders
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
-# The last: of waits within forward, by how many there are more than backwards.
+# The last: of waits within forward, by how many there are more than backwards; below 0 where these have some as well.
 _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE, _MEETINGS = range(7)
 _FIRST_PHASE: Final = 7
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
@@ -139,8 +139,11 @@ class DeviceTimes:
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
         waited = kept & (phase == COMM)
         np.maximum.at(values, (row[waited], slot[group][waited], _RELEASE), end[waited])
-        goes_on = np.append((phase[1:] == FORWARD) & ~first[1:], False)
-        more = (waited & goes_on).astype(np.int64) - (kept & (phase == BACKWARD))
+        within_forward, within_backward = (
+            waited & np.append((phase[1:] == part) & ~first[1:], False) for part in (FORWARD, BACKWARD)
+        )
+        # FSDP2's waits, which are seen within backward, too.
+        more = within_forward.astype(np.int64) - (kept & (phase == BACKWARD)) - MAX_WAITS * within_backward
         np.add.at(values, (row[kept], slot[group][kept], _MEETINGS), more[kept])
         self._take_parts(
             row, slot[group], end - begin, np.where(waited, columns["num_bytes"][good][order], -1)
