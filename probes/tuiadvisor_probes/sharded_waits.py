@@ -49,7 +49,7 @@ STANDS_IN = (phases.FORWARD, phases.BACKWARD, phases.OTHER)
 ELSEWHERE = "FSDP2's parameters are sharded among some of the ranks, or replicated"
 BESIDE = "ranks meet within forward and backward for other than FSDP2's parameters and gradients"
 MIXED = "beside FSDP2 there is a module of DDP, or a pipeline"
-TRACED = "FSDP2's hooks are compiled"
+TRACED = "FSDP2's hooks are compiled, or autograd is"
 TOO_MANY = "FSDP2 waits too often in a step"
 
 
@@ -109,7 +109,11 @@ class ShardedWaits:
 
     def put_in(self) -> None:
         """A measured step begins."""
-        if not self.is_over and self.hook.active and not self.is_in:
+        if self.is_over or not self.hook.active:
+            return
+        if _are_hooks_traced():
+            self._end(TRACED)
+        elif not self.is_in:
             self.is_in = True
             for layer in self.layers:
                 layer.put_in()
@@ -129,10 +133,14 @@ class ShardedWaits:
         times.waits_untold()
         self.num_untold += 1
         if self.num_untold >= MAX_UNTOLD or self.why_untold == TOO_MANY:
-            self.is_over = True
             times.are_waits_untold = True  # nor by DDP's exchange, where that is beside it
-            self.probe.absent("sharded_waits", self.why_untold)
-            self.probe.put_info()
+            self._end(self.why_untold)
+
+    def _end(self, why: str) -> None:
+        """Nothing is tried any more."""
+        self.is_over = True
+        self.probe.absent("sharded_waits", why)
+        self.probe.put_info()
 
     def remove(self) -> None:
         """Torch's own functions are back."""
@@ -274,11 +282,7 @@ class ShardedWaits:
         self.step, self.num_calls, self.is_open, self.why_untold = self.clock.step, 0, False, ""
         c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
         self.world = c10d.get_world_size()
-        # Until torch 2.12: then dynamo looks through the hooks, and backward reduces at other places.
-        settings = sys.modules.get("torch._dynamo.config")
-        if not getattr(settings, "skip_fsdp_hooks", True):
-            self.why_untold = TRACED
-        elif self.probe.has_wrapper or self.probe.pipeline:
+        if self.probe.has_wrapper or self.probe.pipeline:
             self.why_untold = MIXED
         elif any(
             1 < group.size() < self.world and _is_for(group, times.device.device_type)
@@ -308,6 +312,18 @@ class ShardedWaits:
         """Whether there were more collectives than FSDP2's since the step's first wait, or nobody counts."""
         (before, _), (now, num_uncounted) = self.seq_before, self._numbers()
         return num_uncounted > 0 or now - before > self.num_calls
+
+
+def _are_hooks_traced() -> bool:
+    """Whether dynamo looks through FSDP2's hooks (until torch 2.12), or compiles what autograd calls.
+
+    It would compile anew for other functions in their place, and what it compiles reduces at other places.
+    """
+    settings, utils = (sys.modules.get(f"torch._dynamo.{name}") for name in ("config", "utils"))
+    compiles_backward = getattr(settings, "compiled_autograd", False)
+    counters = getattr(utils, "counters", {})
+    has_compiled = "compiled_autograd" in counters and bool(counters["compiled_autograd"])
+    return compiles_backward or has_compiled or not getattr(settings, "skip_fsdp_hooks", True)
 
 
 def _is_for(group: Any, kind: str) -> bool:

@@ -360,6 +360,28 @@ def test_no_wait_is_told_where_others_are_not_seen(world: World, change: Callabl
     assert not world.probe.shards.is_in
 
 
+@pytest.mark.parametrize(
+    ("name", "of_dynamo"),
+    [
+        ("config", SimpleNamespace(compiled_autograd=True)),
+        ("config", SimpleNamespace(compiled_autograd=False, skip_fsdp_hooks=False)),
+        ("utils", SimpleNamespace(counters={"compiled_autograd": {"captures": 1}})),
+    ],
+)
+def test_what_dynamo_looks_through_stays_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, of_dynamo: SimpleNamespace
+) -> None:
+    """Another function in the place of torch's would be compiled anew, or end the training."""
+    own = {name: vars(world.group_class)[name] for name in sharded_waits.NAMES}
+    monkeypatch.setitem(sys.modules, f"torch._dynamo.{name}", of_dynamo)  # type: ignore[arg-type]
+    for _ in range(4):
+        world.step()
+        assert {name: vars(world.group_class)[name] for name in own} == own
+
+    assert world.probe.absences == {"sharded_waits": sharded_waits.TRACED}
+    assert set(world.comm_ms()) == {0.0}
+
+
 def test_groups_of_some_ranks_that_are_no_devices_do_not_matter(world: World) -> None:
     """As Gloo's for a checkpoint's plan, or of each rank for itself."""
     world.pg_map |= {Ranks(2, "cpu"): None, Ranks(1): None}
