@@ -41,6 +41,7 @@ MODULES = (
     "torch.distributed._composable.fsdp._fsdp_param_group",
 )
 NAMES = ("wait_for_unshard", "post_backward", "_wait_for_post_backward", "finalize_backward")
+STATE, ENDS = "_fsdp_state", "_end_backward_iteration"  # where the last wait is from torch 2.15 on
 OF_ALL = "FSDPMeshInfo"  # the class of what tells a group's ranks, where these are not replicated as well
 MAX_BORDERS = 900  # of a step, so that there is room for those of its phases
 MAX_UNTOLD = 8  # measured steps of which nothing is told, until no more is tried
@@ -51,6 +52,7 @@ BESIDE = "ranks meet within forward and backward for other than FSDP2's paramete
 MIXED = "beside FSDP2 there is a module of DDP, or a pipeline"
 TRACED = "FSDP2's hooks are compiled, or autograd is"
 TOO_MANY = "FSDP2 waits too often in a step"
+OTHERWISE = "this torch's FSDP2 waits at other places"
 
 
 def install(probe: Host) -> None:
@@ -64,9 +66,11 @@ def _follow(probe: Host, module: Any) -> None:
     if probe.shards is not None or group_class is None:
         return
     if not all(name in vars(group_class) for name in NAMES):
-        probe.absent("sharded_waits", "this torch's FSDP2 waits at other places")
+        probe.absent("sharded_waits", OTHERWISE)
         return
-    probe.shards = shards = ShardedWaits(probe, probe.hook("sharded_waits"), group_class)
+    beside = sys.modules.get(module.__name__.rpartition(".")[0] + "." + STATE)
+    state_class = getattr(beside, "FSDPState", None)
+    probe.shards = shards = ShardedWaits(probe, probe.hook("sharded_waits"), group_class, state_class)
     probe.registration(shards)
     if probe.clock.device is not None:
         probe.clock.device.shards = shards
@@ -79,8 +83,10 @@ class ShardedWaits:
         "clock",
         "hook",
         "is_in",
+        "is_last_due",
         "is_open",
         "is_over",
+        "is_reducing",
         "layers",
         "num_calls",
         "num_untold",
@@ -91,10 +97,12 @@ class ShardedWaits:
         "world",
     )
 
-    def __init__(self, probe: Host, hook: Hook, group_class: Any) -> None:
+    def __init__(self, probe: Host, hook: Hook, group_class: Any, state_class: Any = None) -> None:
         self.probe, self.clock, self.hook = probe, probe.clock, hook
         makes = (self._around_gather, self._around_reduce, self._behind_reduced, self._before_last)
         self.layers = [Layer(group_class, name, make, None) for name, make in zip(NAMES, makes, strict=True)]
+        if hasattr(state_class, ENDS):
+            self.layers[-1] = Layer(state_class, ENDS, self._around_last, None)
         self.is_in = False
         self.is_over = False  # nothing is tried any more
         self.step = -1  # of the clock, whose first wait was seen
@@ -102,6 +110,8 @@ class ShardedWaits:
         self.seq_before: tuple[int, int] = (0, 0)
         self.num_calls = 0  # collectives of FSDP2 since that wait
         self.is_open = False  # a wait that began with a layer's `post_backward`
+        self.is_reducing = False  # within one
+        self.is_last_due = False  # gradients are reduced that the training's stream has not waited for
         self.why_untold = ""  # of this step
         self.num_untold = 0
 
@@ -127,6 +137,8 @@ class ShardedWaits:
         if not self.hook.active:  # it has failed in the middle: there are waits that it did not see
             times.waits_untold()
             return
+        if self.is_last_due and not self.why_untold:
+            self.why_untold = OTHERWISE
         if not self.why_untold:
             self.num_untold = 0
             return
@@ -169,6 +181,7 @@ class ShardedWaits:
             try:
                 return original(group, *args, **kwargs)
             finally:
+                self.is_reducing = False
                 if self.is_open:  # without gradients nothing was reduced
                     attempt(self.hook, self._reduced)
 
@@ -179,6 +192,7 @@ class ShardedWaits:
             try:
                 return original(group, *args, **kwargs)
             finally:
+                self.is_last_due |= self.is_reducing
                 if self.is_open:
                     attempt(self.hook, self._reduced)
 
@@ -189,6 +203,17 @@ class ShardedWaits:
             if self.hook.active:
                 attempt(self.hook, self._finalizes, group)
             return original(group, *args, **kwargs)
+
+        return _in_place_of(original, tuiadvisor_hook)
+
+    def _around_last(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def tuiadvisor_hook(state: Any, *args: Any, **kwargs: Any) -> Any:
+            is_open = attempt(self.hook, self._ends, state) if self.hook.active else None
+            try:
+                return original(state, *args, **kwargs)
+            finally:
+                if is_open:
+                    attempt(self.hook, self._goes_on, is_open)
 
         return _in_place_of(original, tuiadvisor_hook)
 
@@ -223,6 +248,7 @@ class ShardedWaits:
         times = self._measured(group) if group.reduce_grads else None
         if times is None:
             return
+        self.is_reducing = True
         stream, context = times.device.stream(), group.comm_ctx
         states = getattr(context, "reduce_scatter_states", None)
         if states is None:  # until torch 2.12 at most one
@@ -246,19 +272,34 @@ class ShardedWaits:
     def _finalizes(self, group: Any) -> None:
         """At the end of backward, once for each layer: the first of them waits for all that is under way."""
         now, context = monotonic_ns(), group.comm_ctx
-        if not getattr(context, "_last_post_reduce_events", None) and group._post_reduce_event is None:
-            return
-        times = self._measured(group, is_call=False)
+        if getattr(context, "_last_post_reduce_events", None) or group._post_reduce_event is not None:
+            self._last(now)
+
+    def _ends(self, state: Any) -> int:
+        """The same from torch 2.15 on, once for all layers. Out: as of `_gathers`."""
+        now = monotonic_ns()
+        if not state._comm_ctx._last_post_reduce_events or not self._last(now):
+            return 0
+        return self.clock.thin.phase + 1
+
+    def _last(self, now: int) -> bool:
+        """The stream waits for all that is under way; whether that is told."""
+        times = self._measured(None, is_call=False)
         if times is None:
-            return
+            return False
         times.stands(now, times.device.stream())
+        self.is_last_due = False
         if self._others_called():
             self.why_untold = BESIDE
+        return True
 
     # -- whether waits tell --------------------------------------------------------------------------------------
 
     def _measured(self, group: Any, *, is_call: bool = True) -> DeviceTimes | None:
-        """The device's times, if the wait that comes is one to be timed. is_call: it belongs to one more collective."""
+        """The device's times, if the wait that comes is one to be timed.
+
+        group: whose it is; None: of all. is_call: it belongs to one more collective.
+        """
         times: DeviceTimes | None = self.clock.device
         phase = self.clock.thin.phase
         if times is None or not times.borders or phase not in STANDS_IN:
@@ -270,7 +311,7 @@ class ShardedWaits:
             is_call = False  # it was called before the numbers were read
         self.num_calls += is_call
         if not self.why_untold:
-            if not self._is_of_all(group):
+            if group is not None and not self._is_of_all(group):
                 self.why_untold = ELSEWHERE
             elif len(times.borders) >= MAX_BORDERS:
                 self.why_untold = TOO_MANY
@@ -279,7 +320,8 @@ class ShardedWaits:
         return None if self.why_untold else times
 
     def _begin_step(self, times: DeviceTimes) -> None:
-        self.step, self.num_calls, self.is_open, self.why_untold = self.clock.step, 0, False, ""
+        self.step, self.num_calls, self.why_untold = self.clock.step, 0, ""
+        self.is_open = self.is_reducing = self.is_last_due = False
         c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
         self.world = c10d.get_world_size()
         if self.probe.has_wrapper or self.probe.pipeline:

@@ -16,6 +16,7 @@ from tuiadvisor_probes import device_times, phases, sharded_waits, step_clock
 from tuiadvisor_probes.guard import Hook
 
 WORLD = 4
+MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
 
 class Stream(str):
@@ -87,7 +88,7 @@ class World:
         self.context = Context(is_old)
         self.group_class = parameter_group_class(stream, is_old=is_old)
         self.probe = Probe(self.training)
-        module = SimpleNamespace(FSDPParamGroup=self.group_class)
+        module = SimpleNamespace(__name__=MODULE, FSDPParamGroup=self.group_class)
         sharded_waits._follow(self.probe, module)  # type: ignore[arg-type]
         self.groups = [self.group() for _ in range(3)]
         self.wait_ms, self.num_calls = 5, 1  # of each wait; collectives a call
@@ -117,11 +118,15 @@ class World:
             for number, group in enumerate(reversed(self.groups)):
                 self.gather(group)
                 self.reduce(group, is_first=not number)
+            self.before_the_end()
             for group in self.groups:
                 group.finalize_backward()
         training.phase(phases.OPTIMIZER, MS, MS)
         training.clock.stepped = True
         self.device.now = max(self.device.now, self.device.free_at)  # a look at the loss
+
+    def before_the_end(self) -> None:
+        """Nothing."""
 
     def gather(self, group: Any) -> None:
         """A layer's parameters, and its compute."""
@@ -405,6 +410,32 @@ def test_a_step_in_which_a_hook_fails_tells_no_wait(world: World) -> None:
     assert [hook.name for hook in world.probe.disabled] == ["sharded_waits"]
     assert comm_ms[-1] == 0.0
     assert max(comm_ms) > 0
+
+
+def test_a_torch_that_waits_at_another_place_is_not_believed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All names are there, but what is reduced last is waited for where no hook is: that would look like compute."""
+
+    def finalize_backward(group: Any) -> None:
+        group._post_reduce_event, world.context._last_post_reduce_events = None, {}
+
+    def wait_elsewhere() -> None:
+        events = [*getattr(world.context, "_last_post_reduce_events", {}).values()]
+        for group in world.groups:
+            events.append(group._post_reduce_event)
+            group._post_reduce_event = None
+        for event in filter(None, events):
+            world.stream.wait_event(event)
+        world.context._last_post_reduce_events = {}
+
+    monkeypatch.setattr(world.group_class, "finalize_backward", finalize_backward)
+    monkeypatch.setattr(world, "before_the_end", wait_elsewhere)
+    for _ in range(sharded_waits.MAX_UNTOLD + 3):
+        world.step()
+
+    assert set(world.comm_ms()) == {0.0}
+    assert world.probe.absences == {"sharded_waits": sharded_waits.OTHERWISE}
 
 
 def test_too_many_waits_are_given_up_and_steps_are_timed_on(
