@@ -98,7 +98,7 @@ def diagnosed(row: Row, folder: Path, script: Path = SCRIPT, num_steps: int = NU
         *row.settings(),
     ]  # its own times tell why, where a test fails
     with running(row.num_ranks, *arguments, script=script) as (training, _):
-        length = ["--steps", str(num_steps), "--for", RECORD_FOR]
+        length = ["--steps", str(NUM_STEPS), "--for", RECORD_FOR]
         done = tuiadvisor("record", "--pid", str(training.pid), "-o", str(recording), *length)
         assert done.returncode == 0, done.stderr
         assert training.poll() is None, "the training must not notice"
