@@ -11,6 +11,7 @@ clock is the host's monotonic one, so that ranks on one machine can meet on it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -27,7 +28,7 @@ Entry = Callable[["Stream"], None]
 class Stream:
     """Works off what is launched into it, in order, in a thread."""
 
-    def __init__(self, length: int = QUEUE_LENGTH) -> None:
+    def __init__(self, length: int = QUEUE_LENGTH, **_options: int) -> None:
         """length: launches that fit in the queue; the next one waits for room."""
         self.free_ns = time.monotonic_ns()  # the device's clock: all before is done
         self.is_slow_by = 1.0
@@ -122,6 +123,10 @@ class Stream:
                     stream.free_ns = recording.passed_ns
 
             self._put(wait)
+
+    def wait_stream(self, other: Stream) -> None:
+        """What is launched from here on begins after all that lies in the other one."""
+        self.wait_event(other.record_event())
 
     def synchronize(self) -> None:
         """Wait in the host for all that was launched."""
@@ -262,6 +267,7 @@ def install() -> Any:
     module = device_module()
     original = torch.get_device_module
 
+    @functools.wraps(original)  # torch.compile looks for what it wraps
     def get_device_module(device: Any = None) -> Any:
         name = device.type if isinstance(device, torch.device) else device
         return module if name is None or str(name).partition(":")[0] == "cpu" else original(device)

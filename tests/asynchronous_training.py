@@ -37,6 +37,11 @@ BORDERS = ("data", "copy", "forward", "backward", "exchange", "rest", "optimizer
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line: a healthy step takes about 78 ms of the device and 13 of the host."""
+    return parser().parse_args(arguments)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What of a training on the device can be said by number."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=0, help="0: until it is ended")
     parser.add_argument("--sync-every", type=int, default=0, help="steps; 0: the host never waits")
@@ -63,7 +68,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--times", help="file prefix: the rank's own times by the device's clock, a line a step"
     )
     parser.add_argument("--print-every", type=int, default=0, help="for what starts trainings; not used")
-    return parser.parse_args(arguments)
+    return parser
 
 
 class Samples(Dataset):
@@ -91,7 +96,7 @@ class Launches(torch.autograd.Function):
         """In the order of the layers."""
         ctx.host, ctx.backward_s = host, backward_s
         host.launch(forward_s)
-        return value.view_as(value)
+        return value.clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
@@ -143,13 +148,15 @@ class Sgd(torch.optim.SGD):
 class Meeting:
     """All ranks' streams meet and learn when the last one came; on sockets, so that torch sees nothing of it."""
 
-    def __init__(self, rank: int, world: int) -> None:
+    def __init__(self, group: Any = None) -> None:
+        """group: of which ranks; None: all of them."""
+        rank, world = dist.get_rank(group), dist.get_world_size(group)
         folder = [tempfile.mkdtemp() if rank == 0 else ""]
         listener = socket.socket(socket.AF_UNIX)
         if rank == 0:
             listener.bind(f"{folder[0]}/meeting")
             listener.listen(world)
-        dist.broadcast_object_list(folder)
+        dist.broadcast_object_list(folder, dist.get_global_rank(group, 0) if group else 0, group)
         path = f"{folder[0]}/meeting"
         self.others: list[socket.socket] = []
         self.first: socket.socket | None = None
@@ -267,7 +274,7 @@ def train(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     device.install()
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     torch.manual_seed(0)
     is_faulty = options.fault_rank in (rank, ALL_RANKS)
     compute = device.default_stream()
@@ -284,7 +291,7 @@ def train(options: argparse.Namespace) -> None:
         nn.Sequential(*(Layer(host, each_forward_s, each_backward_s, width) for width in widths)),
         bucket_cap_mb=1e-5,
     )
-    exchange = Exchange(model.process_group, compute, Meeting(rank, world), options.transfer_ms / 1e3)
+    exchange = Exchange(model.process_group, compute, Meeting(), options.transfer_ms / 1e3)
     model.register_comm_hook(None, exchange.reduce)
     optimizer = Sgd(model.parameters(), host, options.optimizer_ms / 1e3)
     criterion = nn.CrossEntropyLoss()

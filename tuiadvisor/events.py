@@ -90,7 +90,9 @@ class EventKind(IntEnum):
     # often).
     ALLOC_RETRY = 39
     # What the device spent on a phase, by CUDA events, on the host's clock at the earliest (group: index into PHASES;
-    # seq: by how many ns it may all lie later; detail: ns the device was behind the training thread at its end).
+    # seq: by how many ns it may all lie later; detail: ns the device was behind the training thread at its end;
+    # num_bytes, of one of several waits of a step: how many these are, and in its lowest WAIT_PARTS_BITS which part of
+    # them this one is in, in their order).
     DEVICE_PHASE = 48
     # DDP's gradient exchange in detail: one row a backward, after its pieces (begin: backward's; end: its release;
     # group: number of buckets; seq: number of pieces; detail: elements of all gradients).
@@ -118,6 +120,7 @@ class EventKind(IntEnum):
 
 
 BATCHES_HELD_BITS: Final = 20
+WAIT_PARTS_BITS: Final = 3
 
 PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.STAGE_FORWARD)
 

@@ -30,6 +30,7 @@ AROUND_THE_MODEL = (
     "books",
     "forward_look",
     "functional_waits",
+    "sharded_waits",
     "attributes",
 )
 

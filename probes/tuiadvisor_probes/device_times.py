@@ -10,7 +10,8 @@ their own.
 The gradient barrier on the device: where DDP reduces in a backward, an event is recorded by a final callback of
 autograd that is queued when the loss's gradient comes, so before DDP's own, which makes the stream wait for the
 communication (`device_barrier`). From there to the end of backward the device waits: for late ranks, and for what
-moving the gradients takes. No clock of another rank is needed, and nothing is waited for.
+moving the gradients takes. No clock of another rank is needed, and nothing is waited for. Under FSDP2 there are many
+such waits in forward and backward (`sharded_waits`).
 
 Clocks: an event cannot happen on the device before it was recorded, nor before it last answered no, and one that
 answers yes has happened by then. Together they bracket the device's clock within the step. Records use the early end;
@@ -58,6 +59,9 @@ GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples come ba
 # Measured whatever they cost, 25 ms in all on an H200: there are findings to make, and ranks attach one after another.
 FIRST_STEPS = 48
 FIRST_COST_NS = 50_000_000  # or until they have cost this, twice as much: a step may have hundreds of borders
+# A step's waits are told apart by where in their order they lie, in so many parts: who comes last may do so early in a
+# step, and another one late in it.
+PARTS_BITS = 3
 MAX_STILL = 3
 WAITED = 3  # times the cheapest border: one that takes longer has waited for room in the launch queue
 STEPS_OF_MEAN = 16
@@ -83,6 +87,7 @@ class DeviceTimes:
     """Borders of the step in the making, and the steps whose events the device has not passed yet."""
 
     __slots__ = (
+        "are_waits_untold",
         "bits",
         "borders",
         "cost_ns",
@@ -105,6 +110,7 @@ class DeviceTimes:
         "put_event",
         "resolve_ns",
         "seen",
+        "shards",
         "spent_ns",
         "step_ns",
         "unseen",
@@ -141,6 +147,8 @@ class DeviceTimes:
         self.knows_exchange = False  # a module of DDP was seen
         self.home: Any = None  # the stream of the step's first border
         self.is_at_home: Callable[[], bool] | None = None  # asked before a step is measured
+        self.shards: Any = None  # ShardedWaits, where FSDP2 was imported
+        self.are_waits_untold = False  # of no step: there are others that nobody sees
 
     @property
     def is_measuring(self) -> bool:
@@ -217,6 +225,22 @@ class DeviceTimes:
             if phase == phases.COMM_EXPOSED:
                 borders[index] = (event, phases.BACKWARD, recorded_ns)  # type: ignore[index]
                 return
+
+    def waits_untold(self) -> None:
+        """What was seen of waits in the step in the making is not all: it stays with the phase that it lies in."""
+        borders = self.borders or []
+        for index in range(1, len(borders)):
+            event, phase, recorded_ns = borders[index]
+            if phase == phases.COMM_EXPOSED:
+                borders[index] = (event, borders[index - 1][1], recorded_ns)
+
+    def stands(self, now: int, stream: Any) -> None:
+        """From here on the stream waits for a collective. now: since when this takes our time."""
+        self._border(phases.COMM_EXPOSED, now, stream)
+
+    def goes_on(self, phase: int, now: int, stream: Any) -> None:
+        """It has come, and this phase goes on."""
+        self._border(phase, now, stream)
 
     def arrives(self, stream: Any) -> None:
         """All work of this rank's backward lies on the stream: from here on its device waits for the others'."""
@@ -298,6 +322,7 @@ class DeviceTimes:
             return 0
         own_ns = 0
         try:
+            self._end_waits()
             if self.borders and not self._is_here():
                 self._drop()  # within it the training went elsewhere
             if self.borders:
@@ -326,10 +351,27 @@ class DeviceTimes:
             if is_due and len(self.pending) >= MAX_PENDING:
                 self.least_bits = min(self.bits + 1, MAX_BITS)
             elif is_due and self._is_here():
-                self.borders, self.seen, self.unseen, self.num_resumed = [], [], [], 0
+                self._begin_step()
         except Exception as error:  # noqa: BLE001 - the guard
             self._failed(error)
         return own_ns
+
+    def _begin_step(self) -> None:
+        """The next step is measured."""
+        self.borders, self.seen, self.unseen, self.num_resumed = [], [], [], 0
+        if self.shards is not None:
+            now = monotonic_ns()
+            self.shards.put_in()
+            self.cost_ns += monotonic_ns() - now
+
+    def _end_waits(self) -> None:
+        """Of the step that ends no more waits come."""
+        if self.shards is not None and self.shards.is_in:
+            now = monotonic_ns()
+            self.shards.take_out(self)
+            self.cost_ns += monotonic_ns() - now
+        if self.are_waits_untold:
+            self.waits_untold()
 
     def _is_here(self) -> bool:
         return self.is_at_home is None or self.is_at_home()
@@ -367,16 +409,22 @@ class DeviceTimes:
             *(clock_ns - passed_ns[index] for index, clock_ns in unseen),
         )
         latest_ns = max(earliest_ns, min(clock_ns - passed_ns[index] for index, clock_ns in seen))
+        num_waits = sum(phase == phases.COMM_EXPOSED for _, phase, _ in borders)
+        nth = 0  # of them
         for index in range(len(borders) - 1):
             begin_ns, end_ns = earliest_ns + passed_ns[index], earliest_ns + passed_ns[index + 1]
             behind_ns = max(0, end_ns - borders[index + 1][2])
+            place = sc.UNKNOWN
+            if num_waits > 1 and borders[index][1] == phases.COMM_EXPOSED:
+                place = num_waits << PARTS_BITS | (nth << PARTS_BITS) // num_waits
+                nth += 1
             slots = (
                 step,
                 begin_ns,
                 end_ns,
                 borders[index][1],
                 latest_ns - earliest_ns,
-                sc.UNKNOWN,
+                place,
                 behind_ns,
             )
             self.put_event(KIND_DEVICE_PHASE, slots)
@@ -410,6 +458,7 @@ def look_for_device(probe: Host, optimizer: Any, hook: Hook) -> None:
     probe.absences.pop("h2d", None)
     times = probe.clock.device = DeviceTimes(hook, probe.ring.put_event, device)
     times.knows_exchange = probe.has_wrapper
+    times.shards = probe.shards
     followed: Any = ref(parameter)
     times.is_at_home = lambda: _is_at_home(probe, times, followed)
     probe.clock.alert(sc.DEVICE, True)

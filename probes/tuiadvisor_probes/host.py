@@ -43,6 +43,7 @@ class Host(Protocol):
     stepping: str  # class of an optimizer whose step was under way when the probe came
     captures: list[None]  # an item for each graph that is being captured
     memory: Any  # DeviceMemory, where the training is on a device
+    shards: Any  # ShardedWaits, where FSDP2 was imported
 
     def hook(self, name: str) -> Hook:
         """A new numbered hook."""

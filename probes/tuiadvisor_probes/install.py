@@ -33,6 +33,7 @@ from . import (
     optimizer_hook,
     phases,
     pipeline_hooks,
+    sharded_waits,
     uncounted,
 )
 from . import ring as ring_file
@@ -66,6 +67,7 @@ PARTS = (
     model_hooks,
     collective_hooks,
     functional_waits,
+    sharded_waits,
     deepspeed_pipeline,
     pipeline_hooks,
     framework_hooks,
@@ -128,6 +130,7 @@ class Probe:
         self.device_uuid: str | None = None
         self.captures: list[None] = []  # graphs that are being captured
         self.memory: Any = None  # DeviceMemory, where the training is on a device
+        self.shards: Any = None  # ShardedWaits, where FSDP2 was imported
         self.removed = False
 
     def hook(self, name: str) -> Hook:

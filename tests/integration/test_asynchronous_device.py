@@ -75,10 +75,10 @@ def _exposed_ms(options: object) -> float:
     return free_ms - options.backward_ms  # type: ignore[attr-defined,no-any-return]
 
 
-def diagnosed(row: Row, folder: Path) -> dict[str, object]:
+def diagnosed(row: Row, folder: Path, script: Path = SCRIPT, num_steps: int = NUM_STEPS) -> dict[str, object]:
     """Attach to the running training, record, and give the diagnosis; its own times tell why, where a test fails."""
-    training = Training(SCRIPT, row.num_ranks, tuple(row.settings()))
-    document: dict[str, object] = asynchronous_runs.diagnosed(training, folder, NUM_STEPS)
+    training = Training(script, row.num_ranks, tuple(row.settings()))
+    document: dict[str, object] = asynchronous_runs.diagnosed(training, folder, num_steps)
     assert document["losses"]["hooks_disabled"] == 0, document["losses"]
     assert document["run"]["device"] == "asynchronous"
     assert document["clock"] == "device", document["unknown"]

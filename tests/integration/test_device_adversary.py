@@ -9,13 +9,8 @@ How long that was the device tells itself: where the machine gives a rank its co
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,33 +18,23 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from patience import PATIENCE_S
+import watched_loops
+from watched_loops import NUM_STEPS, Result, Step, results_of, run
 
 pytest.importorskip("torch")
 
-NUM_STEPS, WARM_UP = 20, 4
-SLOW_RANK, SLOW_BY = 1, 1.5
 LAYERS, FORWARD_S, BACKWARD_S, TRANSFER_S = 3, 0.002, 0.004, 0.0005
-
-Result = dict[str, Any]
-Step = Callable[[Any, Any], None]
 
 
 # -- in the ranks -----------------------------------------------------------------------------------------------------
 
 
-class Loops:
-    """The loops by name; each makes its model anew and gives it back with one step of training."""
+class Loops(watched_loops.Loops):
+    """Of data-parallel trainings."""
 
-    def __init__(self, rank: int, world: int) -> None:
-        import asynchronous_device as device
-        import asynchronous_training as training
-
-        self.device, self.training = device, training
-        self.compute = device.default_stream()
-        self.compute.is_slow_by = SLOW_BY if rank == SLOW_RANK else 1.0
-        self.host = training.Host(self.compute, 0.0002)
-        self.meeting = training.Meeting(rank, world)
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.meeting = self.training.Meeting()
 
     def net(self, layers: int = LAYERS) -> Any:
         from torch import nn
@@ -224,92 +209,12 @@ class Loops:
 
         return model, step
 
-    def batches(self) -> Iterator[Any]:
-        from torch.utils.data import DataLoader
-
-        return iter(DataLoader(self.training.Samples(0.0003), batch_size=4))
-
-    def gradients(self, name: str) -> list[Any]:
-        """Of all parameters, and these, after training."""
-        import torch
-
-        torch.manual_seed(7)
-        model, step = getattr(self, name)()
-        batches = self.batches()
-        for _ in range(NUM_STEPS):
-            step(*next(batches))
-            self.compute.synchronize()
-        grads = [parameter.grad for parameter in model.parameters()]
-        return [
-            *(grad.clone() for grad in grads if grad is not None),
-            *(p.detach() for p in model.parameters()),
-        ]
-
 
 def entropy(scores: Any, labels: Any) -> Any:
     """The loss."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(scores, labels)
-
-
-def in_ms(spans: Iterable[tuple[int, int]]) -> float:
-    """Their sum; spans in ns."""
-    return sum(end - begin for begin, end in spans) / 1e6
-
-
-def waited_in(step: list[tuple[str, int, int]], waits: list[tuple[int, int]]) -> float:
-    """How long the device stood still at exchanges between the first and the last moment recorded of a step, in ms."""
-    first, last = min(begin for _, begin, _ in step), max(end for _, _, end in step)
-    return in_ms((max(begin, first), min(end, last)) for begin, end in waits if end > first and begin < last)
-
-
-def main() -> None:
-    """Every loop, unwatched and watched; rank 0 prints a line of JSON for each, with all ranks' results."""
-    import asynchronous_device
-    import torch
-    import torch.distributed as dist
-    from probing import probed
-
-    from tuiadvisor.events import EventKind
-    from tuiadvisor.phases import PHASES
-
-    torch.set_num_threads(1)
-    asynchronous_device.install()
-    dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
-    loops = Loops(rank, world)
-    for name in sys.argv[1:]:
-        unwatched = loops.gradients(name)
-        with tempfile.TemporaryDirectory() as folder:
-            with probed(Path(folder)) as observed:
-                watched = loops.gradients(name)
-            steps: dict[int, list[tuple[str, int, int]]] = {}
-            for event in observed.events(EventKind.DEVICE_PHASE):
-                span = PHASES[event["group"]], event["begin_ns"], event["end_ns"]
-                steps.setdefault(event["step"], []).append(span)
-        kept = [steps[number] for number in sorted(steps)[WARM_UP:]]
-        comm_ms = [
-            in_ms((begin, end) for name, begin, end in step if name == "comm_exposed") for step in kept
-        ]
-        waited_ms = [waited_in(step, loops.compute.waits) for step in kept]
-        result: Result = {
-            "same": all(torch.equal(one, other) for one, other in zip(unwatched, watched, strict=True)),
-            "num_steps": len(kept),
-            "comm_ms": statistics.median(comm_ms or [-1.0]),
-            "waited_ms": statistics.fmean(waited_ms or [-1.0]),
-            "astray_ms": statistics.median(
-                [abs(one - other) for one, other in zip(comm_ms, waited_ms, strict=True)]
-            ),
-        }
-        results: list[Any] = [None] * world
-        dist.all_gather_object(results, result)
-        if rank == 0:
-            print(json.dumps({"name": name, "ranks": results}), flush=True)
-    loops.compute.synchronize()
-    dist.barrier()
-    sys.stdout.flush()
-    os._exit(0)  # streams of other modules may still wait for a rank that has ended
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------
@@ -322,18 +227,7 @@ ALL = (*HOLDS, *WAITS_ARE_BACKWARD, "two_modules", "eight_micro_steps")
 @lru_cache(maxsize=1)
 def results() -> dict[str, list[Result]]:
     """Of all loops by name, one item a rank: they are run once."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*launcher, __file__, *ALL],
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-4000:]  # also where a hook was disabled
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {line["name"]: line["ranks"] for line in lines}
+    return results_of(__file__, ALL)
 
 
 pytestmark = pytest.mark.slow
@@ -346,15 +240,8 @@ def test_gradients_are_those_of_the_unwatched_twin(name: str) -> None:
 
 
 def is_all_the_wait(name: str) -> bool:
-    """Whether exposed communication is what the devices waited at exchanges, on each rank.
-
-    Within half a transfer, which is the least that a device waits, or a tenth of what it waited: how long one rank
-    waits for the other hangs on when the machine gives them a core, so that the settings cannot tell it.
-    """
-    return all(
-        result["waited_ms"] > 0 and result["astray_ms"] < max(TRANSFER_S * 1e3 / 2, 0.1 * result["waited_ms"])
-        for result in results()[name]
-    )
+    """Of these loops; a transfer is the least that a device waits."""
+    return watched_loops.is_all_the_wait(results()[name], TRANSFER_S * 1e3)
 
 
 @pytest.mark.parametrize("name", HOLDS)
@@ -381,4 +268,4 @@ def test_eight_micro_steps_are_measured() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(Loops)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EVENT_COLUMNS, STEP_NAMES, EventKind, StepFlag
+from tuiadvisor.events import EVENT_COLUMNS, STEP_NAMES, WAIT_PARTS_BITS, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
@@ -155,6 +155,10 @@ class DeviceJob:
     tokens: int = -1  # of a rank's step; -1: nobody tells
     parallel: dict[str, int] = field(default_factory=dict, hash=False)  # as the rank tells
     on_one_device: tuple[int, ...] = ()  # these ranks compute on the device of the first of them
+    # FSDP2: so many layers are gathered in forward and in backward, and reduced one by one; 0: DDP. transfer_s is that
+    # of all these collectives together.
+    layers: int = 0
+    layer_noise: float = 0.0  # sigma of the factor on each layer alone
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -182,6 +186,10 @@ class DeviceJob:
     @property
     def borders(self) -> tuple[str, ...]:
         """The phase that each border of a step begins, in their order."""
+        if self.layers:
+            gathers, reduces = ("comm_exposed", "forward"), ("comm_exposed", "backward")
+            backward = ("backward", *reduces * (2 * self.layers - 1))
+            return (*BORDERS[:3], *gathers * self.layers, *backward, *BORDERS[COMM:])
         forward = BORDERS[:3] + ("comm_exposed", "forward") * self.meetings + ("backward",)
         evaluation = ("eval", "other") if self.eval_every else ()
         return (*forward, "other") * (self.micro_steps - 1) + forward + BORDERS[COMM:] + evaluation
@@ -228,7 +236,10 @@ class DeviceRun:
         return np.diff(self.passed, axis=1)
 
     def waits_s(self) -> Floats:
-        """What each device waited in the exchange, K x R."""
+        """What each device waited in the exchange, K x R; under FSDP2 for all collectives of the step."""
+        if self.job.layers:
+            waits = np.flatnonzero(np.array(self.job.borders) == "comm_exposed")
+            return np.asarray(self.spans_s()[:, waits].sum(axis=1))
         return self.passed[:, self.job.comm + 1] - self.passed[:, self.job.comm]
 
     def ahead_s(self) -> Floats:
@@ -267,7 +278,11 @@ def _simulated(job: DeviceJob) -> DeviceRun:
     for fault in job.faults:
         if fault.micro is not None:
             _apply(fault, job, micro[fault.micro], transfer, lots)
-    return _run(job, seconds, transfer, rng.exponential(20e-6, shape), micro)
+    late = rng.exponential(20e-6, shape)
+    if job.layers:
+        noise = rng.lognormal(0.0, job.layer_noise, (job.num_steps, 2, job.layers, job.num_ranks))
+        return _run_sharded(job, seconds, transfer[:, 0], late, noise)
+    return _run(job, seconds, transfer, late, micro)
 
 
 def _hit(fault: Fault, job: DeviceJob, lots: Floats | None = None) -> Bools:
@@ -459,6 +474,87 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
     return DeviceRun(job, recorded, passed, arrive, release, seconds.get("gc"))
 
 
+class _Shards:
+    """The collectives of FSDP2: one after another on the communicator, each when the last rank is ready for it."""
+
+    def __init__(self, ranks: _Ranks) -> None:
+        self.ranks = ranks
+        self.free = START_S
+
+    def call(self, ready: Floats, transfer_s: float) -> float:
+        """When it is over, on all ranks. ready: what it follows on, on each; none begins before its host has called."""
+        self.free = max(self.free, float(np.maximum(ready, self.ranks.host).max())) + transfer_s
+        return self.free
+
+
+def _run_sharded(
+    job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, late: Floats, noise: Floats
+) -> DeviceRun:
+    """As torch does it: see sharded_waits.py of the probes for where the compute stream waits.
+
+    noise: K x 2 x layers x R, on each layer's forward and backward.
+    """
+    ranks, num = _Ranks(job), job.layers
+    shards = _Shards(ranks)
+    recorded = np.empty((job.num_steps, job.closing + 1, job.num_ranks))
+    passed = np.empty_like(recorded)
+    arrive, release = np.empty((2, job.num_steps, job.num_ranks))
+    index = 0  # of the next border
+
+    def border(k: int) -> None:
+        nonlocal index
+        recorded[k, index] = ranks.host
+        passed[k, index] = ranks.free = np.maximum(ranks.host + EVENT_S, ranks.free)
+        index += 1
+
+    def wait(k: int, until_s: float, late_s: Floats | float = 0.0) -> None:
+        border(k)
+        ranks.free = np.maximum(ranks.free, until_s + late_s)
+        border(k)
+
+    for k in range(job.num_steps):
+        part = {name: values[k] for name, values in seconds.items()}
+        each_s = float(transfer[k]) / (3 * num)
+        index = 0
+        border(k)
+        if k:
+            recorded[k - 1, job.closing], passed[k - 1, job.closing] = recorded[k, 0], passed[k, 0]
+        ranks.host = ranks.host + part["data_host"]
+        border(k)
+        ranks.launch(part["copy_host"], part["copy"])
+        border(k)
+        copied_out = [ranks.free] * 2  # of the layers before
+        for layer in range(num):
+            gathered = shards.call(copied_out[-2], each_s)
+            wait(k, gathered)
+            copied_out.append(ranks.free)
+            ranks.launch(part["forward_host"] / num, part["forward"] / num * noise[k, 0, layer])
+        border(k)
+        gathered, reduced = shards.call(copied_out[-1], each_s), 0.0
+        for layer in reversed(range(num)):
+            wait(k, gathered)
+            if layer:
+                gathered = shards.call(ranks.free, each_s)
+            ranks.launch(part["backward_host"] / num, part["backward"] / num * noise[k, 1, layer])
+            if layer < num - 1:
+                wait(k, reduced)
+            reduced = shards.call(ranks.free, each_s)
+        arrive[k] = ranks.host
+        wait(k, reduced, late[k])
+        release[k] = ranks.host
+        ranks.host = ranks.host + 0.2 * part["other_host"]
+        border(k)
+        for _ in range(job.num_optimizer):
+            ranks.launch(part["optimizer_host"] / job.num_optimizer, part["optimizer"] / job.num_optimizer)
+        border(k)
+        if job.sync_every and (k + 1) % job.sync_every == 0:
+            ranks.host = np.maximum(ranks.host, ranks.free + 2 * EVENT_S)
+        ranks.host = ranks.host + 0.8 * part["other_host"] + part.get("save", 0.0)
+    recorded[-1, job.closing] = ranks.host
+    passed[-1, job.closing] = np.maximum(ranks.host + EVENT_S, ranks.free)
+    return DeviceRun(job, recorded, passed, arrive, release)
+
+
 # -- what the probes write ----------------------------------------------------------------------------------------
 
 
@@ -604,7 +700,7 @@ def _rows_of(  # noqa: PLR0917 - what the host knew of each step
         "end_ns": times[:, 1:] + shift,
         "group": [PHASES.index(name) for name in borders],
         "seq": np.rint((latest - earliest) * 1e9)[:, None],
-        "num_bytes": -1,
+        "num_bytes": places(borders),
         "detail": np.maximum(0, times[:, 1:] - on_host[:, 1:]),
     }
     table = np.empty((len(steps), len(borders), len(EVENT_NAMES)), dtype=np.int64)
@@ -615,6 +711,17 @@ def _rows_of(  # noqa: PLR0917 - what the host knew of each step
         rows if run.job.evaluates(step) and run.job.eval_rank in {-1, rank} else rows[is_training]
         for step, rows in zip(steps, table, strict=True)
     ]
+
+
+def places(borders: tuple[str, ...]) -> Ints:
+    """Of each wait among those of its step, as the probe tells it; -1 of other spans, and of an only wait."""
+    waits = np.flatnonzero(np.array(borders) == "comm_exposed")
+    result = np.full(len(borders), -1, dtype=np.int64)
+    if waits.size > 1:
+        result[waits] = (
+            waits.size << WAIT_PARTS_BITS | (np.arange(waits.size) << WAIT_PARTS_BITS) // waits.size
+        )
+    return result
 
 
 # -- frames -------------------------------------------------------------------------------------------------------
@@ -648,7 +755,7 @@ def hello(job: DeviceJob, host: str, device: str = "cuda") -> Frame:
                 "model": {"mesh": " ".join(f"{name}={size}" for name, size in job.parallel.items())}
                 if job.parallel
                 else {},
-                "ddp": True,
+                "ddp": not job.layers,
                 "hooks": {"data": "ok", "device_times": "ok", "device_barrier": "ok"},
             }
             for rank in ranks

@@ -62,6 +62,53 @@ def test_phases_are_medians_on_the_devices_own_clock() -> None:
     assert (found.keeps_pace, found.behind_share) == (False, pytest.approx(0.45))
 
 
+def spans(rank: int, step: int, names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    """Rows of one step of ten milliseconds each."""
+    at = 10**9 + step * 400 * MS
+    return [
+        (
+            rank,
+            int(EventKind.DEVICE_PHASE),
+            step,
+            at + 10 * n * MS,
+            at + 10 * (n + 1) * MS,
+            PHASES.index(name),
+            0,
+            -1,
+            0,
+        )
+        for n, name in enumerate(names)
+    ]
+
+
+WAIT = ("comm_exposed", "forward")
+# Batch statistics in three layers; parameters kept whole over two micro-steps, so that the first backward has no wait.
+BATCH_STATISTICS = ("forward", *WAIT * 3, "backward", "comm_exposed", "other", "optimizer")
+SHARDS_KEPT_WHOLE = (
+    *("forward", *WAIT * 3, "backward", "other", "forward", *WAIT * 3),
+    *("backward", *("comm_exposed", "backward") * 2, "comm_exposed", "other", "optimizer"),
+)
+
+
+@pytest.mark.parametrize(("names", "is_unseen"), [(BATCH_STATISTICS, True), (SHARDS_KEPT_WHOLE, False)])
+def test_ranks_meet_in_backward_unseen_where_only_forwards_waits_are_seen(
+    names: tuple[str, ...], is_unseen: bool
+) -> None:
+    """As in layers with batch statistics; FSDP2's waits within backward have borders of their own."""
+    job = Job(num_ranks=2, num_steps=40)
+    advisor = Advisor()
+    for frame in on_devices(frames(job)):
+        if frame.kind != FrameKind.EVENTS:
+            advisor.feed_frame(frame)
+    advisor.feed_frame(
+        events([row for step in range(3, 40) for rank in range(2) for row in spans(rank, step, names)])
+    )
+    found = advisor.device_times.table(advisor.store)
+
+    assert found is not None
+    assert found[0].meets_within is is_unseen
+
+
 def test_device_that_is_never_behind_keeps_pace() -> None:
     """Behind by 0.1 ms and a bracket of 0.05 ms of 20 ms: at most 0.75 %."""
     rows = [row for step in range(9) for row in measured(0, step, behind_ns=MS // 10)]

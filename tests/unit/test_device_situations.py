@@ -472,7 +472,7 @@ def test_throughput_is_that_of_all_steps() -> None:
 
 @pytest.mark.parametrize("fault", [None, Fault("device", (2,), factor=1.3), Fault("link", factor=10)])
 def test_without_an_exchange_of_its_own_nothing_is_kept_and_nobody_named(fault: Fault | None) -> None:
-    """As under FSDP2: the waits for other ranks lie in forward and backward, where they look like compute."""
+    """As under HSDP: the waits for other ranks lie in forward and backward, where they look like compute."""
     job = DeviceJob(num_ranks=4) if fault is None else DeviceJob(num_ranks=4).with_faults(fault)
     sequence = []
     for frame in frames(simulate(job)):

@@ -465,6 +465,7 @@ class FakeProbe:
         self.device_uuid: str | None = None
         self.captures: list[None] = []
         self.has_wrapper = False
+        self.shards = None
         self.absences: dict[str, str] = {}
         self.num_infos = 0
 

@@ -195,6 +195,7 @@ MODULE_ORDER: Final = (
     "loader_stages",
     "collective_hooks",
     "functional_waits",
+    "sharded_waits",
     "pipeline_hooks",
     "deepspeed_pipeline",
     "device_memory",

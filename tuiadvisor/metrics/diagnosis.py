@@ -130,6 +130,12 @@ class Diagnosis:
         return mean_or_none(least_wait_K(self.steady, barrier) if is_one else barrier.transfer_K)
 
     @property
+    def turns_s(self) -> float:
+        """Mean seconds a step that even whoever waits least waits for others, late at other places of the step."""
+        turns_K = self.steady_barrier.turns_K
+        return 0.0 if turns_K is None else mean_or_none(turns_K) or 0.0
+
+    @property
     def is_lopsided(self) -> bool:
         """Whether most of what ranks lose in turns is one rank's: no turns, but pauses too many for pauses."""
         turns = self.turn_taking

@@ -4,8 +4,10 @@ In: DEVICE_PHASE rows of EVENTS frames: the spans of measured steps, all ranks' 
 the steps that were measured on most ranks, which everything is judged on that a host's clock cannot tell; and a
 DeviceView a rank and job: medians, and whether the device keeps pace with the thread that feeds it.
 
-In the table a device's wait between the end of its own backward and that of the exchange is `comm_exposed`. It says by
-itself who came last, the rank that waits least: no clock is compared with another.
+In the table a device's wait between the end of its own backward and that of the exchange is `comm_exposed`, and so are
+those that a hook sees within forward and backward (FSDP2). It says by itself who came last, the rank that waits least:
+no clock is compared with another. Where a step has many waits, what nobody could hide is told part by part of them:
+of two ranks that come last in turns, each waits for the other, and neither for the network.
 
 A device that is never behind at any border of a step has no queue: it waits for the thread's next launch all along
 (host-bound). One that is behind is what the step waits for. How far behind is known between two bounds; where they
@@ -19,9 +21,10 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tuiadvisor.advisor.steps.step_store import MAX_STEP
-from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, WAIT_PARTS_BITS, EventKind
 from tuiadvisor.metrics.lateness.late_phase import KEEPS_PACE_SHARE, Pace
 from tuiadvisor.metrics.steps.step_table import COMM, OTHER, StepTable, build_table
 from tuiadvisor.phases import COMPUTE, PHASES
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.advisor.steps.step_store import StepStore
-    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.views.shares import Shares
 
 MIN_STEPS: Final = 5  # fewer are an anecdote
@@ -42,8 +45,10 @@ MAX_RANKS: Final = CAPACITIES[-1][0]
 RECENT_STEPS: Final = 12  # measured ones, whose distance is the present one
 MIN_EVEN: Final = 24  # measured steps: a verdict takes twenty
 MAX_PHASE_NS: Final = 86_400 * 10**9
+WAIT_PARTS: Final = 1 << WAIT_PARTS_BITS
+MAX_WAITS: Final = 1024  # of a step: the probe records no more borders
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
-# The last: of waits within forward, by how many there are more than backwards.
+# The last: of waits within forward, by how many there are more than backwards; below 0 where these have some as well.
 _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE, _MEETINGS = range(7)
 _FIRST_PHASE: Final = 7
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
@@ -76,6 +81,9 @@ class DeviceTimes:
         self._row_of: dict[int, int] = {}
         self._steps = np.zeros((0, self._capacity), dtype=np.int64)
         self._values = np.zeros((0, self._capacity, _WIDTH), dtype=np.int64)
+        # Of steps with several waits: seconds in each part of them, and how many they are; None until there is one.
+        self._parts: npt.NDArray[np.float32] | None = None
+        self._num_waits: npt.NDArray[np.int16] | None = None
         self._count = np.zeros(0, dtype=np.int64)  # measured steps ever kept, by row
         self._last_step = np.zeros(0, dtype=np.int64)
         self._last_end = np.zeros(0, dtype=np.int64)
@@ -114,6 +122,8 @@ class DeviceTimes:
         self._steps[new_row, new_slot] = group_step[is_new & keep]
         self._values[new_row, new_slot] = 0
         self._values[new_row, new_slot, _BEGIN] = np.iinfo(np.int64).max
+        if self._parts is not None and self._num_waits is not None:
+            self._parts[new_row, new_slot] = self._num_waits[new_row, new_slot] = 0
         np.add.at(self._count, group_row[is_new], 1)
         np.maximum.at(self._last_step, group_row, group_step)
         np.maximum.at(self._last_end, row, end)
@@ -129,12 +139,30 @@ class DeviceTimes:
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
         waited = kept & (phase == COMM)
         np.maximum.at(values, (row[waited], slot[group][waited], _RELEASE), end[waited])
-        goes_on = np.append((phase[1:] == FORWARD) & ~first[1:], False)
-        more = (waited & goes_on).astype(np.int64) - (kept & (phase == BACKWARD))
+        within_forward, within_backward = (
+            waited & np.append((phase[1:] == part) & ~first[1:], False) for part in (FORWARD, BACKWARD)
+        )
+        # FSDP2's waits, which are seen within backward, too.
+        more = within_forward.astype(np.int64) - (kept & (phase == BACKWARD)) - MAX_WAITS * within_backward
         np.add.at(values, (row[kept], slot[group][kept], _MEETINGS), more[kept])
+        self._take_parts(
+            row, slot[group], end - begin, np.where(waited, columns["num_bytes"][good][order], -1)
+        )
         paced = kept & (_PACE_OF[phase] >= 0)
         cells = (row[paced], slot[group][paced])
         np.maximum.at(values, (*cells, _FIRST_PACE + _PACE_OF[phase[paced]]), behind[paced])
+
+    def _take_parts(self, row: Ints, slot: Ints, wait_ns: Ints, place: Ints) -> None:
+        """place: of each wait among those of its step, as EventKind.DEVICE_PHASE has it; negative where untold."""
+        told = np.flatnonzero((place >= 2 * WAIT_PARTS) & (place < MAX_WAITS * WAIT_PARTS))
+        if not told.size:
+            return
+        if self._parts is None or self._num_waits is None:
+            self._parts = np.zeros((*self._steps.shape, WAIT_PARTS), dtype=np.float32)
+            self._num_waits = np.zeros(self._steps.shape, dtype=np.int16)
+        cells, place = (row[told], slot[told]), place[told]
+        np.add.at(self._parts, (*cells, place % WAIT_PARTS), (wait_ns[told] * 1e-9).astype(np.float32))
+        self._num_waits[cells] = place // WAIT_PARTS
 
     def _rows(self, rank: Ints) -> Ints:
         """Row of each record's rank, -1 where there are too many ranks."""
@@ -160,6 +188,14 @@ class DeviceTimes:
             steps[:held], values[:held] = self._steps, self._values
             count[:held], last_step[:held], last_end[:held] = self._count, self._last_step, self._last_end
             host[:held] = self._host
+        if self._parts is not None and self._num_waits is not None:
+            parts, num_waits = (
+                np.zeros((space, capacity, *of.shape[2:]), dtype=of.dtype)
+                for of in (self._parts, self._num_waits)
+            )
+            if capacity == self._capacity:
+                parts[:held], num_waits[:held] = self._parts, self._num_waits
+            self._parts, self._num_waits = parts, num_waits
         self._capacity, self._steps, self._values = capacity, steps, values
         self._count, self._last_step, self._last_end, self._host = count, last_step, last_end, host
 
@@ -260,7 +296,29 @@ class DeviceTimes:
         )
         # Once in each forward DDP sends its buffers: that is before the layers.
         meets = bool(np.median(values[:, _MEETINGS]) > 0) and not self.of_trace
-        return replace(table, meets_within=meets), bool(jobs[0] <= span[0] + 2)
+        shared_K = self._shared_wait_K(mine[row], slot, cells, present)
+        return replace(table, meets_within=meets, shared_wait_K=shared_K), bool(jobs[0] <= span[0] + 2)
+
+    def _shared_wait_K(
+        self, row: Ints, slot: Ints, cells: tuple[Ints, Ints], present: Bools
+    ) -> Floats | None:
+        """What all ranks wait at the same places of a step; NaN where their waits are not the same ones.
+
+        row, slot: of what is held; cells: where that lies in the table.
+        """
+        if self._parts is None or self._num_waits is None:
+            return None
+        parts_RKP = np.full((*present.shape, WAIT_PARTS), np.inf)
+        num_RK = np.zeros(present.shape, dtype=np.int64)
+        parts_RKP[cells], num_RK[cells] = self._parts[row, slot], self._num_waits[row, slot]
+        parts_RKP[~present] = np.inf
+        least_K = np.where(present, num_RK, MAX_WAITS).min(axis=0)
+        is_told_K = (
+            present.any(axis=0) & (least_K > 1) & (least_K == np.where(present, num_RK, 0).max(axis=0))
+        )
+        shared_K = np.full(present.shape[1], np.nan)
+        shared_K[is_told_K] = parts_RKP[:, is_told_K].min(axis=0).sum(axis=1)
+        return shared_K
 
     def views(
         self, store: StepStore | None = None, first: int | None = None, last: int | None = None

@@ -71,6 +71,8 @@ class Barrier:
     gap_K: Ints | None = None  # steps from each to the next one of the table; None: they follow one another
     are_apart: bool = False  # no evidence because the ranks are seen not to wait for each other
     meets_K: Bools | None = None  # steps that end in a meeting of all ranks; None: each does
+    # Seconds that even whoever waits least waits for others, who come last at other places of the step; None: nobody.
+    turns_K: Floats | None = None
 
     def until_met_K(self, columns_K: Bools) -> Bools:
         """These steps and those after each, as far as the meeting at which what passes in it is waited for."""
@@ -143,6 +145,7 @@ def unordered(barrier: Barrier) -> Barrier:
         wait_RK=empty_RK,
         transfer_K=empty_K,
         last_K=empty_K,
+        turns_K=None,
     )
 
 
@@ -331,9 +334,12 @@ def _is_one_pace(table: StepTable, complete_K: Bools) -> bool:
 def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
     work = table.step_s_RK - comm_RK
     cycle = column_median(_from_release(table, _by_clocks_that_went(table, complete_K)))
-    transfer = -column_max(-comm_RK)
+    least = -column_max(-comm_RK)
+    # The most that the network can have cost: what is waited beyond it is for whoever is last elsewhere in the step.
+    transfer = least if table.shared_wait_K is None else np.fmin(table.shared_wait_K, least)
     complete = complete_K & (cycle > 0)
-    return _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
+    found = _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
+    return found if table.shared_wait_K is None else replace(found, turns_K=least - transfer)
 
 
 def _from_release(table: StepTable, step_RK: Floats) -> Floats:
@@ -617,4 +623,5 @@ def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
         gap_K=None if barrier.gap_K is None else picked(barrier.gap_K, which),
         are_apart=barrier.are_apart,
         meets_K=None if barrier.meets_K is None else picked(barrier.meets_K, which),
+        turns_K=None if barrier.turns_K is None else picked(barrier.turns_K, which),
     )

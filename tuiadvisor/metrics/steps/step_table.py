@@ -57,6 +57,9 @@ class StepTable:
     # Layers in whose forward ranks meet (SyncBatchNorm, experts): in their backward they do, too, where no border is,
     # and what is waited for there looks like compute of whoever waits.
     meets_within: bool = False
+    # Seconds of each step that all ranks wait at the same places of it (FSDP2's many collectives), whoever is last at
+    # which of them; NaN where that is not told. None: nothing is, and whoever waits least waits for nobody.
+    shared_wait_K: Floats | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -279,6 +282,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
         steps=None if table.steps is None else of(table.steps),
         is_of_launches=table.is_of_launches,
         meets_within=table.meets_within,
+        shared_wait_K=None if table.shared_wait_K is None else of(table.shared_wait_K),
     )
 
 
