@@ -136,6 +136,7 @@ class Window:
         self.with_shapes = False  # of operands: more is written an operator
         self.most_bytes, self.most_why = 0, ""
         self.bytes_before = 0
+        self.told_fit = num_steps
 
     def arm(self) -> None:
         """Come by at every border from now on."""
@@ -180,13 +181,14 @@ class Window:
                 self.finish("")
             elif num_steps >= min(num_fit, self.num_enough()):
                 why = ", with all ranks: one of them has no room for the trace of more"
-                if num_steps >= num_fit:
+                if num_steps >= min(num_fit, self.told_fit):
                     why = ": more would take more memory than " + self.most()
                 self.finish(
                     "it ended after " + str(num_steps) + " of " + str(self.num_steps) + " steps" + why
                 )
             else:
                 if self.most_bytes and num_steps == TELLS_AFTER:
+                    self.told_fit = num_fit
                     put_state(self.folder, {"state": RECORDING, "fits": num_fit})
                 self.mark_step()
                 self.border_ns = monotonic_ns()

@@ -197,19 +197,21 @@ def test_a_window_ends_before_its_trace_takes_too_much(
     assert is_out(torch)
 
 
+@pytest.mark.parametrize("is_own", [True, False])
 def test_a_window_ends_with_that_of_the_rank_with_the_least_room(
-    torch: Torch, monkeypatch: pytest.MonkeyPatch
+    torch: Torch, monkeypatch: pytest.MonkeyPatch, is_own: bool
 ) -> None:
-    """It says how many steps would fit, and ends at as many as whoever asked says then."""
+    """It says how many steps would fit, and ends at as many as whoever asked says then; whose room it was is said."""
     sizes = iter(range(100 << 20, 1 << 40, 1 << 20))
     monkeypatch.setattr(capture, "resident_bytes", lambda: next(sizes))
-    begun(torch, most=(80 << 20, "half"))
+    begun(torch, most=((56 if is_own else 80) << 20, "half"))
     assert capture._window is not None
     capture._window.num_steps = 9
     torch.borders(BORDERS_BEFORE + capture.TELLS_AFTER - 1)
     assert "fits" not in torch.said()
     torch.borders(1)
-    assert ("recording", 10) == (torch.said()["state"], torch.said()["fits"])
+    assert ("recording", 7 if is_own else 10) == (torch.said()["state"], torch.said()["fits"])
+    monkeypatch.setattr(capture, "resident_bytes", lambda: 104 << 20)  # nothing more is taken from here on
     (torch.folder / capture.STEPS_NAME).write_text("nonsense")
     torch.borders(1)
     (torch.folder / capture.STEPS_NAME).write_text("7")
@@ -218,8 +220,9 @@ def test_a_window_ends_with_that_of_the_rank_with_the_least_room(
     torch.borders(1)
     said = torch.said()
     assert (DONE, 7) == (said["state"], len(said["step_ns_inside"]))
-    why = "it ended after 7 of 9 steps, with all ranks: one of them has no room for the trace of more"
-    assert why == said["why"]
+    whose = ", with all ranks: one of them has no room for the trace of more"
+    own = ": more would take more memory than 56 MiB (half)"
+    assert f"it ended after 7 of 9 steps{own if is_own else whose}" == said["why"]
     assert is_out(torch)
 
 
