@@ -53,7 +53,12 @@ def test_capture_sentence_tells_overlap_place_and_cost() -> None:
     said = _capture_sentence(document)
     assert "25 % of communication hidden" in said
     assert "d/rank2.json" in said
-    assert "21 ms pause" in said
+    assert said.endswith("21 ms pause")
+    entry["why"] = "it ended after 1 of 3 steps: more would take more memory"
+    assert _capture_sentence(document).endswith(
+        "21 ms pause; it ended after 1 of 3 steps: more would take more memory"
+    )
+    entry["why"] = None
     document["per_rank"][0]["overlap"] = None
     assert "overlap unknown" in _capture_sentence(document)
     document["per_rank"] = [{"rank": None, "overlap": 0.254}]  # a trace that does not say of which rank it is

@@ -106,5 +106,5 @@ def _capture_sentence(document: dict[str, Any]) -> str:
     still_s = sum(entry["cost"][key] or 0.0 for key in ("start_s", "stop_s", "write_s"))
     return (
         f"rank {entry['rank']}: {overlap}; trace in {entry['file']} (ui.perfetto.dev opens it); "
-        f"cost: {1000 * still_s:.0f} ms pause"
+        f"cost: {1000 * still_s:.0f} ms pause" + (f"; {entry['why']}" if entry["why"] else "")
     )
