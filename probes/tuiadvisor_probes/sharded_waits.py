@@ -45,10 +45,14 @@ STATE, ENDS = "_fsdp_state", "_end_backward_iteration"  # where the last wait is
 OF_ALL = "FSDPMeshInfo"  # the class of what tells a group's ranks, where these are not replicated as well
 MAX_BORDERS = 900  # of a step, so that there is room for those of its phases
 MAX_UNTOLD = 8  # measured steps of which nothing is told, until no more is tried
+AHEAD = ("FORWARD", "PRE_BACKWARD")  # states of a group in which it is gathered on a stream of its own
 STANDS_IN = (phases.FORWARD, phases.BACKWARD, phases.OTHER)
 
 ELSEWHERE = "FSDP2's parameters are sharded among some of the ranks, or replicated"
 BESIDE = "ranks meet within forward and backward for other than FSDP2's parameters and gradients"
+UNTIMED = (
+    "FSDP2's parameters are gathered outside of training's forward and backward, too, as for an evaluation"
+)
 MIXED = "beside FSDP2 there is a module of DDP, or a pipeline"
 TRACED = "FSDP2's hooks are compiled, or autograd is"
 TOO_MANY = "FSDP2 waits too often in a step"
@@ -176,7 +180,7 @@ class ShardedWaits:
                 return original(group, *args, **kwargs)
             finally:
                 if self.hook.active:
-                    attempt(self.hook, self._called, group, before)
+                    attempt(self.hook, self._called, group, before, args or tuple(kwargs.values()))
 
         return _in_place_of(original, tuiadvisor_hook)
 
@@ -238,10 +242,20 @@ class ShardedWaits:
 
     # -- borders -----------------------------------------------------------------------------------------------
 
-    def _called(self, group: Any, before: Any) -> None:
-        """After a layer's parameters were asked for: they may be there, or on their way, so that nothing was called."""
-        if group._all_gather_result is not before and self.step == self.clock.step:
+    def _called(self, group: Any, before: Any, is_async: tuple[Any, ...]) -> None:
+        """After a layer's parameters were asked for: they may be there, or on their way, so that nothing was called.
+
+        is_async: what the call was given. Asked for by hand, as before forward, they are gathered on the stream that
+        computes, which then has waited within the call, but for work that is waited for later.
+        """
+        result = group._all_gather_result
+        if result is before:
+            return
+        if self.step == self.clock.step:
             self.num_calls += 1
+        is_ahead = not any(is_async) and group._training_state.name in AHEAD
+        if not is_ahead and result.all_gather_work is None and self._measured(group) is not None:
+            self.why_untold = UNTIMED
 
     def _gathers(self, group: Any) -> int:
         """Before a layer's parameters are waited for. Out: 1 + the phase that goes on after the call; 0: it does."""
@@ -323,14 +337,14 @@ class ShardedWaits:
         """The device's times, if the wait that comes is one to be timed. group: whose it is; None: of all."""
         times: DeviceTimes | None = self.clock.device
         phase = self.clock.thin.phase
-        if times is None or not times.borders or phase not in STANDS_IN:
-            return None
-        if get_ident() != self.clock.own[0] and phase != phases.BACKWARD:
+        if times is None or not times.borders:
             return None
         if self.step != self.clock.step:
             self._begin_step(times)
         if not self.why_untold:
-            if group is not None and not self._is_of_all(group):
+            if phase not in STANDS_IN or (phase != phases.BACKWARD and get_ident() != self.clock.own[0]):
+                self.why_untold = UNTIMED
+            elif group is not None and not self._is_of_all(group):
                 self.why_untold = ELSEWHERE
             elif len(times.borders) >= MAX_BORDERS:
                 self.why_untold = TOO_MANY

@@ -99,7 +99,7 @@ class World:
         made.mesh_info, made.post_forward_mesh_info = FSDPMeshInfo(self.ranks), None
         made.modules, made.reduce_grads, made.comm_ctx = (object(),), True, self.context
         made._all_gather_result = made._post_reduce_event = None
-        made._training_state = SimpleNamespace(name="IDLE")
+        made._training_state = SimpleNamespace(name="PRE_BACKWARD")
         made.called, made.has_gradients = self.event, True
         return made
 
@@ -356,6 +356,23 @@ def another_where_all_is_gathered_ahead(world: World) -> None:
     another_at_the_end(world)
 
 
+def evaluated_within(world: World) -> None:
+    """Of the model that is trained: ranks meet there as well, outside of the phases that are timed."""
+
+    def before_the_end() -> None:
+        with world.within(phases.EVAL):
+            for group in world.groups:
+                world.gather(group)
+
+    world.before_the_end = before_the_end  # type: ignore[method-assign]
+
+
+def asked_for_by_hand(world: World) -> None:
+    """`unshard()` outside of forward: gathered on the stream that computes, which has waited when that returns."""
+    for group in world.groups:
+        group._training_state = SimpleNamespace(name="IDLE")
+
+
 def another_at_the_end(world: World) -> None:
     """One collective more, as of a loss that ranks share."""
 
@@ -389,6 +406,8 @@ def a_part_of_a_layer(world: World) -> None:
         replicas,
         group_of_some,
         other_collectives,
+        evaluated_within,
+        asked_for_by_hand,
         another_at_the_end,
         another_beside_frozen_layers,
         another_where_all_is_gathered_ahead,
