@@ -40,15 +40,19 @@ MODULES = (
     "torch.distributed.fsdp._fully_shard._fsdp_param_group",
     "torch.distributed._composable.fsdp._fsdp_param_group",
 )
-NAMES = ("wait_for_unshard", "post_backward", "_wait_for_post_backward", "finalize_backward")
+NAMES = ("unshard", "wait_for_unshard", "post_backward", "_wait_for_post_backward", "finalize_backward")
 STATE, ENDS = "_fsdp_state", "_end_backward_iteration"  # where the last wait is from torch 2.15 on
 OF_ALL = "FSDPMeshInfo"  # the class of what tells a group's ranks, where these are not replicated as well
 MAX_BORDERS = 900  # of a step, so that there is room for those of its phases
 MAX_UNTOLD = 8  # measured steps of which nothing is told, until no more is tried
+AHEAD = ("FORWARD", "PRE_BACKWARD")  # states of a group in which it is gathered on a stream of its own
 STANDS_IN = (phases.FORWARD, phases.BACKWARD, phases.OTHER)
 
 ELSEWHERE = "FSDP2's parameters are sharded among some of the ranks, or replicated"
 BESIDE = "ranks meet within forward and backward for other than FSDP2's parameters and gradients"
+UNTIMED = (
+    "FSDP2's parameters are gathered outside of training's forward and backward, too, as for an evaluation"
+)
 MIXED = "beside FSDP2 there is a module of DDP, or a pipeline"
 TRACED = "FSDP2's hooks are compiled, or autograd is"
 TOO_MANY = "FSDP2 waits too often in a step"
@@ -99,7 +103,13 @@ class ShardedWaits:
 
     def __init__(self, probe: Host, hook: Hook, group_class: Any, state_class: Any = None) -> None:
         self.probe, self.clock, self.hook = probe, probe.clock, hook
-        makes = (self._around_gather, self._around_reduce, self._behind_reduced, self._before_last)
+        makes = (
+            self._behind_call,
+            self._around_gather,
+            self._around_reduce,
+            self._behind_reduced,
+            self._before_last,
+        )
         self.layers = [Layer(group_class, name, make, None) for name, make in zip(NAMES, makes, strict=True)]
         if hasattr(state_class, ENDS):
             self.layers[-1] = Layer(state_class, ENDS, self._around_last, None)
@@ -108,7 +118,7 @@ class ShardedWaits:
         self.step = -1  # of the clock, whose first wait was seen
         self.world = 0
         self.seq_before: tuple[int, int] = (0, 0)
-        self.num_calls = 0  # collectives of FSDP2 since that wait
+        self.num_calls = 0  # collectives that FSDP2 has called since that wait
         self.is_open = False  # a wait that began with a layer's `post_backward`
         self.is_reducing = False  # within one
         self.is_last_due = False  # gradients are reduced that the training's stream has not waited for
@@ -163,6 +173,17 @@ class ShardedWaits:
 
     # -- what stands in the place of torch's functions --------------------------------------------------------
 
+    def _behind_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def tuiadvisor_hook(group: Any, *args: Any, **kwargs: Any) -> Any:
+            before = getattr(group, "_all_gather_result", None)
+            try:
+                return original(group, *args, **kwargs)
+            finally:
+                if self.hook.active:
+                    attempt(self.hook, self._called, group, before, args or tuple(kwargs.values()))
+
+        return _in_place_of(original, tuiadvisor_hook)
+
     def _around_gather(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def tuiadvisor_hook(group: Any, *args: Any, **kwargs: Any) -> Any:
             is_open = attempt(self.hook, self._gathers, group) if self.hook.active else None
@@ -192,7 +213,9 @@ class ShardedWaits:
             try:
                 return original(group, *args, **kwargs)
             finally:
+                # It is called where a reduction follows, so not for layers without gradients.
                 self.is_last_due |= self.is_reducing
+                self.num_calls += self.is_reducing
                 if self.is_open:
                     attempt(self.hook, self._reduced)
 
@@ -218,6 +241,21 @@ class ShardedWaits:
         return _in_place_of(original, tuiadvisor_hook)
 
     # -- borders -----------------------------------------------------------------------------------------------
+
+    def _called(self, group: Any, before: Any, is_async: tuple[Any, ...]) -> None:
+        """After a layer's parameters were asked for: they may be there, or on their way, so that nothing was called.
+
+        is_async: what the call was given. Asked for by hand, as before forward, they are gathered on the stream that
+        computes, which then has waited within the call, but for work that is waited for later.
+        """
+        result = group._all_gather_result
+        if result is before:
+            return
+        if self.step == self.clock.step:
+            self.num_calls += 1
+        is_ahead = not any(is_async) and group._training_state.name in AHEAD
+        if not is_ahead and result.all_gather_work is None and self._measured(group) is not None:
+            self.why_untold = UNTIMED
 
     def _gathers(self, group: Any) -> int:
         """Before a layer's parameters are waited for. Out: 1 + the phase that goes on after the call; 0: it does."""
@@ -284,7 +322,7 @@ class ShardedWaits:
 
     def _last(self, now: int) -> bool:
         """The stream waits for all that is under way; whether that is told."""
-        times = self._measured(None, is_call=False)
+        times = self._measured(None)
         if times is None:
             return False
         times.stands(now, times.device.stream())
@@ -295,23 +333,18 @@ class ShardedWaits:
 
     # -- whether waits tell --------------------------------------------------------------------------------------
 
-    def _measured(self, group: Any, *, is_call: bool = True) -> DeviceTimes | None:
-        """The device's times, if the wait that comes is one to be timed.
-
-        group: whose it is; None: of all. is_call: it belongs to one more collective.
-        """
+    def _measured(self, group: Any) -> DeviceTimes | None:
+        """The device's times, if the wait that comes is one to be timed. group: whose it is; None: of all."""
         times: DeviceTimes | None = self.clock.device
         phase = self.clock.thin.phase
-        if times is None or not times.borders or phase not in STANDS_IN:
-            return None
-        if get_ident() != self.clock.own[0] and phase != phases.BACKWARD:
+        if times is None or not times.borders:
             return None
         if self.step != self.clock.step:
             self._begin_step(times)
-            is_call = False  # it was called before the numbers were read
-        self.num_calls += is_call
         if not self.why_untold:
-            if group is not None and not self._is_of_all(group):
+            if phase not in STANDS_IN or (phase != phases.BACKWARD and get_ident() != self.clock.own[0]):
+                self.why_untold = UNTIMED
+            elif group is not None and not self._is_of_all(group):
                 self.why_untold = ELSEWHERE
             elif len(times.borders) >= MAX_BORDERS:
                 self.why_untold = TOO_MANY

@@ -171,6 +171,65 @@ class Loops(watched_loops.Loops):
 
         return self.loop(model, forward)
 
+    def met_where_all_is_gathered_ahead(self) -> tuple[Any, Step]:
+        """Gathers that were called before the step's first wait are none of those that others could hide behind."""
+        import torch
+        import torch.distributed as dist
+
+        model, options = self.net()
+        model = self.sharding.sharded(options, model)
+
+        def forward(features: Any) -> Any:
+            for layer in model:
+                layer.unshard(async_op=True)
+            value = model(features)
+            dist.all_reduce(torch.zeros(1))
+            return value
+
+        return self.loop(model, forward)
+
+    def met_where_layers_are_frozen(self) -> tuple[Any, Step]:
+        """As with adapters: a layer without gradients is not reduced, though its hook is called."""
+        import torch
+        import torch.distributed as dist
+
+        model, options = self.net()
+        model[1].requires_grad_(requires_grad=False)
+        model = self.sharding.sharded(options, model)
+
+        def forward(features: Any) -> Any:
+            value = model(features)
+            dist.all_reduce(torch.zeros(1))
+            return value
+
+        return self.loop(model, forward)
+
+    def gathered_by_hand(self) -> tuple[Any, Step]:
+        """Outside of forward that is on the stream that computes: it has waited when the call returns."""
+        model, options = self.net()
+        model = self.sharding.sharded(options, model)
+
+        def forward(features: Any) -> Any:
+            for layer in model:
+                layer.unshard()
+            return model(features)
+
+        return self.loop(model, forward)
+
+    def beside_a_reference_model(self) -> tuple[Any, Step]:
+        """Sharded as well: what the stream waits for its layers is seen like all else."""
+        import torch
+
+        reference, model = (self.sharding.sharded(options, net) for net, options in (self.net(), self.net()))
+
+        def forward(features: Any) -> Any:
+            with torch.no_grad():
+                reference(features)
+            return model(features)
+
+        reference.eval()
+        return self.loop(model, forward)
+
     def beside_data_parallel(self) -> tuple[Any, Step]:
         from torch import nn
         from torch.nn.parallel import DistributedDataParallel
@@ -187,11 +246,15 @@ class Loops(watched_loops.Loops):
 COMPILED = ("compiled_layers", "compiled_as_a_whole")
 TOLD = (
     *("plain", "kept_whole", "prefetched", "four_micro_steps", "parameters_at_the_root", "recomputed"),
+    "beside_a_reference_model",
     *COMPILED,
 )
 UNTOLD = {
     "replicated": "sharded among some of the ranks, or replicated",
     "met_in_forward": "for other than FSDP2's parameters",
+    "met_where_all_is_gathered_ahead": "outside of training's forward and backward",
+    "met_where_layers_are_frozen": "for other than FSDP2's parameters",
+    "gathered_by_hand": "outside of training's forward and backward",
     "beside_data_parallel": "a module of DDP",
 }
 ALL = (*(name for name in TOLD if name not in COMPILED), *UNTOLD, *COMPILED)

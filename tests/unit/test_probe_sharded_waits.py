@@ -99,7 +99,8 @@ class World:
         made.mesh_info, made.post_forward_mesh_info = FSDPMeshInfo(self.ranks), None
         made.modules, made.reduce_grads, made.comm_ctx = (object(),), True, self.context
         made._all_gather_result = made._post_reduce_event = None
-        made._training_state = SimpleNamespace(name="IDLE")
+        made._training_state = SimpleNamespace(name="PRE_BACKWARD")
+        made.called, made.has_gradients = self.event, True
         return made
 
     def event(self) -> Passed:
@@ -130,7 +131,7 @@ class World:
 
     def gather(self, group: Any) -> None:
         """A layer's parameters, and its compute."""
-        group._all_gather_result = SimpleNamespace(all_gather_event=self.event(), all_gather_work=None)
+        group.unshard()
         group.wait_for_unshard()
         self.device.launch(10 * MS)
 
@@ -143,6 +144,8 @@ class World:
             else:
                 self.context.reduce_scatter_state = state
         group.post_backward()
+        if not group.has_gradients:
+            return
         event = self.event()
         if hasattr(self.context, "reduce_scatter_states"):
             self.context._last_post_reduce_events = {"stream": event}
@@ -209,8 +212,15 @@ def parameter_group_class(stream: Stream, *, is_old: bool) -> type:
     class FSDPParamGroup:
         comm_ctx: Any
         reduce_grads: bool
+        has_gradients: bool
+        called: Any
         _post_reduce_event: Any
         _all_gather_result: Any
+
+        def unshard(self) -> None:
+            if self._all_gather_result is None:
+                event = self.called()
+                self._all_gather_result = SimpleNamespace(all_gather_event=event, all_gather_work=None)
 
         def wait_for_unshard(self) -> None:
             stream.wait_event(self._all_gather_result.all_gather_event)
@@ -227,6 +237,8 @@ def parameter_group_class(stream: Stream, *, is_old: bool) -> type:
                 context.reduce_scatter_state = None
             else:
                 context.reduce_scatter_states = []
+            if not self.has_gradients:
+                return
             self._wait_for_post_backward()
             stream.device.launch(MS)
 
@@ -323,6 +335,53 @@ def other_collectives(world: World) -> None:
     world.num_calls = 2
 
 
+def another_beside_frozen_layers(world: World) -> None:
+    """Whose hooks are called in backward though nothing of theirs is reduced."""
+    for group in world.groups[:2]:
+        group.has_gradients = False
+    another_at_the_end(world)
+
+
+def another_where_all_is_gathered_ahead(world: World) -> None:
+    """So before the first wait."""
+    within = world.within
+
+    def gathered(phase: int) -> Within:
+        if phase == phases.FORWARD:
+            for group in world.groups:
+                group.unshard()
+        return within(phase)
+
+    world.within = gathered  # type: ignore[method-assign]
+    another_at_the_end(world)
+
+
+def evaluated_within(world: World) -> None:
+    """Of the model that is trained: ranks meet there as well, outside of the phases that are timed."""
+
+    def before_the_end() -> None:
+        with world.within(phases.EVAL):
+            for group in world.groups:
+                world.gather(group)
+
+    world.before_the_end = before_the_end  # type: ignore[method-assign]
+
+
+def asked_for_by_hand(world: World) -> None:
+    """`unshard()` outside of forward: gathered on the stream that computes, which has waited when that returns."""
+    for group in world.groups:
+        group._training_state = SimpleNamespace(name="IDLE")
+
+
+def another_at_the_end(world: World) -> None:
+    """One collective more, as of a loss that ranks share."""
+
+    def before_the_end() -> None:
+        world.ranks.seq += 1
+
+    world.before_the_end = before_the_end  # type: ignore[method-assign]
+
+
 def nobody_counts(world: World) -> None:
     """A backend without sequence numbers."""
     world.num_calls, world.ranks.seq = 0, -1
@@ -347,6 +406,11 @@ def a_part_of_a_layer(world: World) -> None:
         replicas,
         group_of_some,
         other_collectives,
+        evaluated_within,
+        asked_for_by_hand,
+        another_at_the_end,
+        another_beside_frozen_layers,
+        another_where_all_is_gathered_ahead,
         nobody_counts,
         data_parallel,
         a_part_of_a_layer,
