@@ -201,6 +201,18 @@ def test_a_damaged_number_of_the_late_rank_stops_no_other_device(tmp_path: Path,
     assert ([], []) == (hang["missing_ranks"], hang["stopped_devices"])
 
 
+@pytest.mark.parametrize(
+    "ranks", ["[0, 1, 2,\x1e3]", "[0, 1, 2,\u00a03]", "[0, 1, 2, \u0663]", "[0, 1, 2, 3\n]"]
+)
+def test_members_that_are_no_plain_numbers_are_unknown(tmp_path: Path, ranks: str) -> None:
+    """Of one dump: what the others say of the group stands, and no exception."""
+    path = stuck(tmp_path) / "rank03.json"
+    found = json.loads(path.read_text())
+    found["pg_config"]["0"]["ranks"] = ranks
+    path.write_text(json.dumps(found))
+    assert [3] == hang_document(tmp_path)["hang"]["missing_ranks"]
+
+
 def test_who_may_leave_a_collective_early_stops_no_device(tmp_path: Path) -> None:
     """The root of a broadcast is done before the others have it: nobody is named."""
     hang = hang_document(stopped_device(tmp_path, "nccl:broadcast"))["hang"]

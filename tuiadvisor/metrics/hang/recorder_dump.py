@@ -25,7 +25,9 @@ MAX_DIGITS: Final = 19  # of a number that is written as text
 GLOO: Final = "gloo:"  # before the names of its operations
 UNDEFINED: Final = "undefined"  # torch's description of a group that was given none
 P2P_NAME: Final = re.compile(r"(send|recv)\s+(\d{1,8})\s*(->|<-)\s*(\d{1,8})")
-RANK_LIST: Final = re.compile(r"\[\s*\d+(\s*,\s*\d+)*\s*\]")
+RANK_LIST: Final = re.compile(
+    r"\[ *[0-9]+( *, *[0-9]+)* *\]"
+)  # what else is a blank or a digit int() may not know
 
 
 def groups_of(document: dict[str, Any]) -> dict[str, Group]:
