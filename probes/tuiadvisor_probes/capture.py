@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 FLAG_CAPTURE = 256
 TRACE_NAME, STATE_NAME, ASKED_NAME = "trace.json", "state.json", "asked"
-STEPS_NAME = (
-    "steps"  # of whoever asked: how many are enough, since a trace of more would not fit in some rank
-)
+# Of whoever asked: how many are enough, since a trace of more would not fit in some rank.
+STEPS_NAME = "steps"
 TELLS_AFTER = 4  # steps: then it says how many such would fit; what the first one takes is not what each does
 BORDERS_BEFORE = 2  # one whole step without the profiler, to compare with
 WAITING, RECORDING, DONE, REFUSED = "waiting", "recording", "done", "refused"
@@ -98,9 +97,11 @@ def resident_bytes() -> int:
 def give_back() -> None:
     """To the system what the C library holds free: of a trace of a gigabyte it keeps as much. Glibc alone can."""
     ctypes: Any = sys.modules.get("ctypes")  # torch imports it
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if ctypes is not None else None
-    if trim is not None:
-        trim(0)
+    if ctypes is not None:
+        try:
+            ctypes.CDLL(None).malloc_trim(0)
+        except (OSError, AttributeError, TypeError):  # no such function, or nothing to look it up in
+            return
 
 
 def put_state(folder: str, state: dict[str, Any]) -> None:

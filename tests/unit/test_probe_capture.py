@@ -226,6 +226,24 @@ def test_a_window_ends_with_that_of_the_rank_with_the_least_room(
     assert is_out(torch)
 
 
+@pytest.mark.parametrize(
+    "fails", [OSError("no such library"), AttributeError("malloc_trim"), TypeError("None")]
+)
+def test_a_c_library_that_gives_nothing_back_costs_no_trace(
+    torch: Torch, monkeypatch: pytest.MonkeyPatch, fails: Exception
+) -> None:
+    """As musl's, or where nothing can be looked up."""
+
+    def refuse(_name: object) -> None:
+        raise fails
+
+    monkeypatch.setitem(sys.modules, "ctypes", SimpleNamespace(CDLL=refuse))  # type: ignore[arg-type]
+    begun(torch)
+    torch.borders(BORDERS_BEFORE + NUM_STEPS)
+    assert (DONE, "") == (torch.said()["state"], torch.said()["why"])
+    assert is_out(torch)
+
+
 @pytest.mark.parametrize(("has_cuda", "most_mib", "needs"), [(False, 15, 16), (True, 143, 144)])
 def test_no_window_where_it_may_take_nothing(torch: Torch, has_cuda: bool, most_mib: int, needs: int) -> None:
     """The profiler is never switched on."""
