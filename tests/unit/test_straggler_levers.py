@@ -23,6 +23,7 @@ SEEN = {
     "ranks": "rank 0",
     "phase_words": "somewhere",
     "since_words": "since step 57",
+    "hidden_words": "",
     "excess_s": 0.014,
     "hit_share": 0.99,
     "loss_s": 0.0135,

@@ -41,6 +41,20 @@ class Measured:
     details: Details = field(default_factory=dict)  # evidence beyond the named metrics
     name: str = ""  # what tells it from others of its scope and its ranks, however they come and go
     at_best: bool = False  # what others could do once it is cured was not seen: its gain is an upper bound
+    # What hides behind it: it limits the step next; or, where it does so already, the gain is of both cures together.
+    hides: HiddenLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenLimit:
+    """Something else that the step waits for beside a cause, or would wait for without it."""
+
+    phase: str
+    words: str  # "the threads' wait for data"
+    least_s: float  # a step takes for it, whatever becomes of the cause
+    own: (
+        Gain | None
+    )  # the cause's own part of a gain that is of both cures; None: the limit is not counted in it
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,5 +53,6 @@ job copy_loss_s s a step, gone if no device waited for its batch to be copied
     gain=gain,
     loss=loss,
     counts_once_found=True,
+    at_best=True,  # what the step before cannot hide is not known
     amount=amount,
 )

@@ -11,6 +11,7 @@ from tuiadvisor.causes.cause import (
     PHASE_WORDS,
     Cause,
     Details,
+    HiddenLimit,
     Loss,
     Measured,
     priority_words,
@@ -24,7 +25,7 @@ from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.held_clock import MAX_WITH_IT
 from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
 from tuiadvisor.metrics.lateness.waited_before import waited_before_s
-from tuiadvisor.metrics.series.what_if import at_least, down_to, gain
+from tuiadvisor.metrics.series.what_if import at_least, down_to, gain, no_shorter_than, together
 from tuiadvisor.metrics.steps.accounting import least_compute_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES
@@ -62,6 +63,7 @@ OFF_CORE_WORDS: Final = {
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
 SEEN_OFF_CORE: Final[dict[str, SeenCause]] = {"core": "no core", "limit": "CPU limit", "stopped": "stopped"}
+HIDDEN: Final = "the threads' wait for data"
 OUTSIDE: Final = "its host or its device"
 OWN_CODE: Final = (
     "outside the phases of its step: code of its own as logging or a sleep, for it lacked no core"
@@ -70,6 +72,7 @@ OWN_CODE: Final = (
 PARTS: Final = frozenset({"modules", "layers", "conv", "mm"})
 MOST_STEPS: Final = 0.5  # beside a save, of a rank and not of others: it may be what slows that rank
 LONGER: Final = 1.05  # times the others' squared lengths: chosen, below it they are alike
+MOSTLY: Final = 0.5  # of what a thread takes by itself: it is its wait for data
 GROWING: Final = 0.5  # of its lateness: so much of it has come little by little
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
 
@@ -164,6 +167,7 @@ def _measured(
         surely = min(entry.late.surely for entry in group)
         what_if = at_least(what_if, max(surely, least_s / what_if.loss_s if what_if.loss_s > 0 else 0.0))
     what_if = down_to(what_if, least_compute_s(diagnosis.steady))
+    promised, limit = _promised(what_if, diagnosis, group)
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))
     words = (
@@ -181,6 +185,7 @@ def _measured(
         "steps_seen": int(cycle.size),
         "named_by_calls": int(bool(diagnosis.named) and set(ranks) <= set(diagnosis.named or ())),
         **_of_group(facts, group, what_if),
+        "hidden_words": "" if limit is None else _hidden_words(limit),
         **_of_cause(worst.cause, whole_host=worst.whole_host),
     }
     return Measured(
@@ -189,10 +194,44 @@ def _measured(
         ranks,
         hosts,
         worst.cause.name,
-        what_if,
+        promised,
         _details(group, what_if) | _on_core_in_wait(diagnosis, worst, facts.loaders),
-        at_best=worst.cause.name == "data_wait" and _make_ahead(ranks, facts.loaders),
+        at_best=limit is not None or (worst.cause.name == "data_wait" and _make_ahead(ranks, facts.loaders)),
+        hides=limit,
     )
+
+
+def _promised(found: Gain, diagnosis: Diagnosis, group: list[LateRank]) -> tuple[Gain, HiddenLimit | None]:
+    """The gain of late ranks, and what hides behind them.
+
+    Where late devices are idle for data too the gain is of both cures, for that of the devices alone may bring nothing;
+    else no step gets shorter than a thread takes by itself, of those that stay as they are.
+    """
+    threads, late = diagnosis.thread_limits, [entry.late.row for entry in group]
+    if threads is None:
+        return found, None
+    on_device = all(map(_is_on_device, group))
+    if on_device and all(threads.is_bound_R[row] and threads.hides_data(row) for row in late):
+        both = together((found, gain(diagnosis.steady_barrier.cycle_K, threads.idle_K)))
+        return both, HiddenLimit("data_wait", HIDDEN, float(threads.data_s_R[late].max()), found)
+    # Other late ranks are cured with them, as the verdict has it.
+    cured = [entry.late.row for entry in diagnosis.stragglers if not _is_on_device(entry)]
+    limit = threads.of(np.setdiff1d(diagnosis.compared_rows, cured))
+    if limit is None or (not limit.is_open and limit.step_s <= found.step_s - found.loss_s):
+        return found, None
+    phase = "data_wait" if limit.data_s >= MOSTLY * limit.step_s else "host_bound"
+    return no_shorter_than(found, limit.step_s), HiddenLimit(phase, HIDDEN, limit.step_s, None)
+
+
+def _is_on_device(entry: LateRank) -> bool:
+    cause = entry.cause
+    return cause.name != "data_wait" and not cause.is_launching and cause.off_core is None
+
+
+def _hidden_words(limit: HiddenLimit) -> str:
+    takes = "waits" if limit.phase == "data_wait" else "takes"
+    wait = f"while a thread {takes} {seconds(limit.least_s)} a step {'for data' * (takes == 'waits') or 'by itself'}"
+    return f", {wait}" if limit.own is None else f", {wait}: only without both is a step sure to be shorter"
 
 
 def _make_ahead(ranks: tuple[int, ...], loaders: dict[int, LoaderBatches]) -> bool:
@@ -405,7 +444,8 @@ def _packed_words(entry: LateRank, packed: str) -> str:
     is_by_time = (
         cause.clock is None and cause.off_core is None and cause.more is None and not cause.is_launching
     )
-    names = {*GROWS_WITH_THE_BATCH, "device"}
+    # Not copies: as many tokens are as many bytes, however long the sequences.
+    names = {"device", *(name for name in GROWS_WITH_THE_BATCH if name in COMPUTE)}
     return (
         f", or by {packed}" if packed and is_by_time and cause.name in names and not entry.whole_host else ""
     )
@@ -468,7 +508,7 @@ straggler ranks text ranks of the group, e.g. "rank 2" or "ranks 1 and 3"
 straggler host text host of the group
 straggler phase text where the delay arises: a phase, "host", "device", "other" or "unknown"
 straggler phase_words text the phase in plain words
-straggler loss_s s a step, gone if the group worked like its peers
+straggler loss_s s a step that others wait for the group, gone if it worked like its peers (but see hidden_words)
 straggler loss_share share of the step
 straggler loss_share_low share lower end of its interval
 straggler excess_s s by which the group arrives later than its peers, mean of the steps in which it is late
@@ -480,6 +520,7 @@ straggler since steps job step since which the group is late
 straggler steps_seen steps steps of the window in which it was compared
 straggler named_by_calls flag 1 where a trace's own collectives, compared call by call, name all of them beyond chance
 straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
+straggler hidden_words text what threads wait for data behind a late device; empty where that limits no step
 straggler since_words text "since step 57", "since the first step compared" (with the run's own onset) or "growing ..."
 straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for data

@@ -16,6 +16,7 @@ from tuiadvisor.metrics.lateness.collections import CollectionLoss, collection_l
 from tuiadvisor.metrics.lateness.held_clock import with_held_clocks
 from tuiadvisor.metrics.lateness.in_window import find_held, find_lateness, thread_data_s
 from tuiadvisor.metrics.lateness.job_losses import (
+    Sides,
     checkpoint_loss,
     copy_loss,
     input_loss,
@@ -31,6 +32,7 @@ from tuiadvisor.metrics.lateness.late_phase import (
 from tuiadvisor.metrics.lateness.off_core import MIN_HELD, PAST_S, SETTLED_S, HeldRank, held_ranks
 from tuiadvisor.metrics.lateness.readers import MIN_WAIT, readers_of_all
 from tuiadvisor.metrics.lateness.sequence_lengths import length_loss
+from tuiadvisor.metrics.lateness.thread_limits import LAST_STEPS, thread_limits
 from tuiadvisor.metrics.lateness.thread_pace import thread_pace
 from tuiadvisor.metrics.lateness.wanderers import own_wandering, who_wanders, without
 from tuiadvisor.metrics.lateness.witnesses import NO_WITNESS, Witnesses
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.lateness.readers import Readers
+    from tuiadvisor.metrics.lateness.thread_limits import ThreadLimits
     from tuiadvisor.metrics.window.rotating import Wandering
     from tuiadvisor.metrics.window.window import Window
 
@@ -368,12 +371,13 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     thread_data_s_R = thread_data_s(table, found, asked.witnesses)
     if waits_alike:
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
-    peers, mates = _peers(steady, rows, stragglers)
+    sides = _sides(steady, rows, stragglers)
+    peers = sides.peers
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     wandering = _own_wandering(table, found, thread_data_s_R)
     settled, settled_barrier = without(wandering, steady, steady_barrier, rows, regime.start)
     has_peers = bool(peers.size and window.size)
-    data = input_loss(settled, settled_barrier, peers, mates, thread_data_s_R) if has_peers else None
+    data = input_loss(settled, settled_barrier, sides, thread_data_s_R) if has_peers else None
     steps = table.steps_of(columns)
     wait_K = column_low_median(_phase(table, "data_wait", columns))  # of two ranks one loader alone may decay
     drift = find_drift(wait_K)
@@ -401,8 +405,8 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         straggler_loss_K=late.loss_K,
         compared_rows=rows,
         input=data,
-        checkpoint=checkpoint_loss(settled, settled_barrier, peers, mates) if has_peers else None,
-        copies=copy_loss(settled, settled_barrier, peers, mates) if has_peers else None,
+        checkpoint=checkpoint_loss(settled, settled_barrier, sides) if has_peers else None,
+        copies=copy_loss(settled, settled_barrier, sides) if has_peers else None,
         num_not_compared=num_not_compared,
         transfer=transfer_loss(steady_barrier)
         if window.size and asked.all_ranks_seen and not num_not_compared
@@ -437,7 +441,19 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
         held=find_held(table, found, steady_barrier, late, asked.witnesses),
+        thread_limits=_thread_limits(table, steady, found, thread_data_s_R, asked.witnesses),
     )
+
+
+def _thread_limits(
+    table: StepTable, steady: StepTable, found: Window, data_s_R: Floats | None, witnesses: Witnesses
+) -> ThreadLimits | None:
+    """steady: the table's steps since the present level began."""
+    if data_s_R is None or witnesses.thread_step_s is None or not found.present.size:
+        return None
+    first = max(int(table.step_of(found.present[0])), int(table.step_of(table.num_steps - 1)) - LAST_STEPS)
+    cycle_K, step_s_RN = found.cycle_K[found.regime.start :], witnesses.thread_step_s(found.rows, first)
+    return thread_limits(steady, found.rows, cycle_K, data_s_R, step_s_RN)
 
 
 def _collections(table: StepTable, barrier: Barrier, found: Window, rows: Ints) -> CollectionLoss | None:
@@ -470,15 +486,15 @@ def _own_wandering(table: StepTable, found: Window, thread_data_s_R: Floats | No
     return own_wandering(found.wandering, who, found.as_was_RK, thread_s)
 
 
-def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> tuple[Ints, Ints]:
-    """Ranks that are not late themselves: (those that were there in every step, those that were in most)."""
+def _sides(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Sides:
     is_late_R = np.zeros(steady.num_ranks, dtype=np.bool_)
     is_late_R[[entry.late.row for entry in stragglers]] = True
     calm = np.setdiff1d(rows, np.flatnonzero(is_late_R)) if rows.size else np.flatnonzero(~is_late_R)
     present_RK = steady.present_RK[calm]
     is_mostly_R = np.count_nonzero(present_RK, axis=1) > MOST_STEPS * steady.num_steps
     is_always_R = present_RK.all(axis=1)
-    return calm[is_always_R], calm[is_mostly_R | is_always_R]
+    late = np.flatnonzero(is_late_R & steady.present_RK.all(axis=1))
+    return Sides(calm[is_always_R], calm[is_mostly_R | is_always_R], late)
 
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:

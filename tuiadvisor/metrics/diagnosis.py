@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.off_core import HeldRank
     from tuiadvisor.metrics.lateness.readers import Readers
     from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss
+    from tuiadvisor.metrics.lateness.thread_limits import ThreadLimits
     from tuiadvisor.metrics.lateness.wanderers import Wanderers
     from tuiadvisor.metrics.pauses.steady_steps import Steadiness
     from tuiadvisor.metrics.series.drift import Drift
@@ -106,6 +107,7 @@ class Diagnosis:
     is_sliding: bool = (
         False  # nothing happened at `regime_step`: lateness grows, and the window moves on with it
     )
+    thread_limits: ThreadLimits | None = None  # of a table of device times
     named: tuple[int, ...] | None = None  # late ranks by a source that has no more steps; None: more may come
 
     @property

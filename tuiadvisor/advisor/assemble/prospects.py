@@ -36,10 +36,12 @@ def _cured(judged: list[Judged]) -> Iterator[Prospect]:
             continue
         ranks = entry.finding.ranks
         whom = f"rank {ranks[0]} fixed" if len(ranks) == 1 else f"without “{entry.finding.title}”"
+        if entry.hides is not None and entry.hides.own is not None:
+            whom += f", and without {entry.hides.words}"
         then_s = gain.step_s - gain.loss_s
         at_best = not ranks or entry.at_best  # what all ranks lose can be made less, seldom nothing
         yield Prospect(
-            whom if ranks else f"without “{entry.finding.title}”",
+            whom,
             gain.step_s,
             then_s,
             gain.step_s / gain.speedup_high,

@@ -20,6 +20,7 @@ from tuiadvisor_rules.user import load_rules
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tuiadvisor.causes.cause import HiddenLimit
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
@@ -49,6 +50,7 @@ class Judged:
     gain: Gain | None
     headline: str
     at_best: bool = False  # its gain is an upper bound
+    hides: HiddenLimit | None = None  # as Measured has it
 
     @property
     def needs_device(self) -> bool:
@@ -281,7 +283,7 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
     at_best = subject.at_best or (cause is not None and cause.at_best)
     if cause is not None and cause.is_at_best is not None:
         at_best |= cause.is_at_best(subject)
-    return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best)
+    return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best, hides=subject.hides)
 
 
 def _severity(rule_id: str, level: str, gain: Gain | None) -> Severity:

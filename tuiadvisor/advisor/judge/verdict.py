@@ -17,7 +17,7 @@ from tuiadvisor.causes.registry import CAUSES, cause_of, is_found, limits_by_fin
 from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
-from tuiadvisor.metrics.series.what_if import Gain
+from tuiadvisor.metrics.series.what_if import together
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import COMPUTE_AND_REST
@@ -27,10 +27,12 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.causes.cause import HiddenLimit
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.late_phase import Priority
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Clock
     from tuiadvisor.views.shares import Shares
@@ -47,7 +49,6 @@ NOTABLE_SHARE: Final = (
 )
 LINES_SHOWN: Final = "py-spy top --pid PID shows the lines"
 WORTH_SAYING_S: Final = 5.0  # until there is a verdict: less is not worth a word
-SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
 )
@@ -552,19 +553,15 @@ def _together(chosen: Judged, beside: list[Judged]) -> Gain | None:
     """The gain if all of them are cured: their shares are parts of one loss, so they add up."""
     if chosen.gain is None or not beside:
         return chosen.gain
-    gains = [entry.gain for entry in (chosen, *beside) if entry.gain is not None]
-    step_s = chosen.gain.step_s
-    most = (1 - SMALLEST_REST) * step_s
-    loss_s, low_s, high_s = (
-        min(sum(values), most)
-        for values in (
-            [gain.loss_s for gain in gains],
-            [gain.loss_low_s for gain in gains],
-            [gain.loss_high_s for gain in gains],
-        )
-    )
-    factors = (step_s / (step_s - lost) for lost in (loss_s, low_s, high_s))
-    return Gain(step_s, loss_s, low_s, high_s, *factors)
+    # What hides behind all of them is had once.
+    is_counted = bool(_counted(chosen))
+    own = [one.own if is_counted and (one := _counted(entry)) else entry.gain for entry in beside]
+    return together((chosen.gain, *(gain for gain in own if gain is not None)))
+
+
+def _counted(entry: Judged) -> HiddenLimit | None:
+    """What hides behind it and is cured too in its gain."""
+    return entry.hides if entry.hides is not None and entry.hides.own is not None else None
 
 
 def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: list[Judged]) -> str:
@@ -575,16 +572,21 @@ def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: l
     if _is_order_unknown(diagnosis):
         return f"{first}; without that the mean step would take at best {then} instead of {now}."
     best = "at best " if chosen.at_best else ""
-    if diagnosis.table.meets_within and _is_late_in_compute(chosen):
-        best = "at most "  # what is waited for it within backward comes to it
-    if _is_late_in_turns(chosen, diagnosis):
-        best = "at most "  # what others wait for it elsewhere in the step comes to it
+    within = diagnosis.table.meets_within and _is_late_in_compute(chosen)
+    if within or _is_late_in_turns(chosen, diagnosis):
+        # What others wait for it within backward, or elsewhere in the step, comes to it; what hides behind it goes off.
+        best = "about " if chosen.hides is not None else "at most "
     # The mean that stands elsewhere is that of the steps between them.
     step = "the mean step, pauses included," if chosen.rule.scope == "pause" else "the mean step"
+    also = []
     if beside:
         named = rank_words(tuple(sorted(rank for entry in beside for rank in entry.finding.ranks)))
+        also.append(f"{named} being late too")
+    if (counted := _counted(chosen)) is not None:
+        also.append(counted.words)
+    if also:
         return (
-            f"{first}; without that and without {named} being late too, the mean step would take {best}{then} "
+            f"{first}; without that and without {' and '.join(also)}, the mean step would take {best}{then} "
             f"instead of {now} ({gain.speedup:.2f}x)."
         )
     return f"{first}; without that {step} would take {best}{then} instead of {now} ({gain.speedup:.2f}x)."
@@ -610,6 +612,9 @@ def next_constraint(
     cured = [entry.finding for entry in ([chosen] if chosen else []) + (beside or [])]
     gain = _together(chosen, beside or []) if chosen else None
     remaining = float(cycle.mean()) - (gain.loss_s if gain else 0.0)
+    hidden = chosen.hides if chosen is not None else None
+    if hidden and not hidden.own and hidden.least_s >= (1 - MIN_NEXT_SHARE) * remaining:
+        return hidden.phase
     losses: dict[str, float] = {}
     rules = [entry.rule for entry in judged]
     for cause in CAUSES:
@@ -618,6 +623,8 @@ def next_constraint(
             continue
         if (loss := cause.loss(diagnosis)) is not None:
             losses[loss.name] = loss.loss_s
+    if hidden and hidden.own:
+        losses.pop(hidden.phase, None)
     for entry in judged:
         same = any(entry.finding is finding for finding in cured)
         if same or not limits_by_finding(entry.rule) or entry.finding.loss_s_per_step is None:

@@ -39,57 +39,73 @@ class CommonLoss:
     ] = ()  # of the peers, those whose phase was seen: of a pipeline's stages some have no loader
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Rows of a table."""
+
+    peers: Ints  # not late themselves, and there in every step
+    mates: Ints  # they, and those that were there in most
+    late: Ints  # there in every step
+
+
 def input_loss(
-    table: StepTable, barrier: Barrier, peers: Ints, mates: Ints, thread_s_R: Floats | None = None
+    table: StepTable, barrier: Barrier, sides: Sides, thread_s_R: Floats | None = None
 ) -> CommonLoss | None:
     """Data wait that all peers (ranks that are not stragglers) share; None without a hook on the loader.
 
-    peers: those that were there in every step. mates: they, and those that were there in most: what these do not wait
-    for is not shared. thread_s_R: where the table is of device times, what each thread waits for data a step. Threads
-    that all wait alike make now this device idle, now that one: then it is the job's loss that they share. Devices that
-    are idle for most of the loss each tell by themselves what every rank waits: as long as the one that waits least.
+    What mates do not wait for is not shared. thread_s_R: where the table is of device times, what each thread waits for
+    data a step. Threads that all wait alike make now this device idle, now that one: then it is the job's loss that
+    they share. Devices that are idle for most of the loss each tell by themselves what every rank waits: as long as the
+    one that waits least.
     """
-    return _phase_loss("data_wait", table, barrier, (peers, mates), thread_s_R)
+    return _phase_loss("data_wait", table, barrier, sides, thread_s_R)
 
 
-def checkpoint_loss(table: StepTable, barrier: Barrier, peers: Ints, mates: Ints) -> CommonLoss | None:
+def checkpoint_loss(table: StepTable, barrier: Barrier, sides: Sides) -> CommonLoss | None:
     """Checkpoints that are a part of the steady steps, on all peers; None where they are pauses, or no hook saw one."""
-    found = _phase_loss("checkpoint", table, barrier, (peers, mates), None)
+    found = _phase_loss("checkpoint", table, barrier, sides, None)
     return found if found is not None and found.share >= CHECKPOINT_SHARE else None
 
 
-def copy_loss(table: StepTable, barrier: Barrier, peers: Ints, mates: Ints) -> CommonLoss | None:
+def copy_loss(table: StepTable, barrier: Barrier, sides: Sides) -> CommonLoss | None:
     """Copies of batches to the devices, on all peers; None where no hook or clock saw one."""
-    return _phase_loss("h2d", table, barrier, (peers, mates), None)
+    return _phase_loss("h2d", table, barrier, sides, None)
 
 
 def _phase_loss(
-    phase: str, table: StepTable, barrier: Barrier, ranks: tuple[Ints, Ints], thread_s_R: Floats | None
+    phase: str, table: StepTable, barrier: Barrier, sides: Sides, thread_s_R: Floats | None
 ) -> CommonLoss | None:
-    """ranks: peers and mates."""
     wait_RK = table.phase_s_PRK[PHASE_INDEX[phase]]
     is_seen_R = np.isfinite(wait_RK).any(axis=1)
-    rows, mates = (each[is_seen_R[each]] for each in ranks)
+    rows, mates = (each[is_seen_R[each]] for each in (sides.peers, sides.mates))
     if not rows.size:
         return None
     wait_RK = np.where(np.isnan(wait_RK), 0.0, wait_RK)
     mate_s = row_mean(np.where(table.present_RK, wait_RK, np.nan)[mates])
-    wait_RK = wait_RK[rows]
     cycle_K = barrier.cycle_K if barrier.evidence != "none" else column_median(table.step_s_RK)
     if not cycle_K.size or not np.isfinite(cycle_K).all():
         return None
-    work_RK = barrier.work_RK[rows] if barrier.evidence != "none" else table.step_s_RK[rows]
-    if not np.isfinite(work_RK).all():
+    work_RK = barrier.work_RK if barrier.evidence != "none" else table.step_s_RK
+    if not np.isfinite(work_RK[rows]).all():
         return None
-    loss_K = np.maximum(work_RK.max(axis=0) - (work_RK - wait_RK).max(axis=0), 0.0)
+    loss_K = _without(work_RK[rows], wait_RK[rows])
+    everybody = np.union1d(rows, sides.late)
+    if everybody.size > rows.size and np.isfinite(work_RK[everybody]).all():
+        # Who is late for another reason keeps the step as long, though nobody waits any more.
+        loss_K = np.minimum(loss_K, _without(work_RK[everybody], wait_RK[everybody]))
     cycle_s = float(cycle_K.mean())
     shared = lower_quartile(mate_s)
     what_if = gain(cycle_K, loss_K)
     takes_turns = shared < OWN_SHARE * what_if.loss_s
-    if takes_turns and thread_s_R is not None and np.isfinite(thread_s_R[ranks[1]]).all():
-        shared = max(shared, min(lower_quartile(thread_s_R[ranks[1]]), what_if.loss_s))
+    if takes_turns and thread_s_R is not None and np.isfinite(thread_s_R[sides.mates]).all():
+        shared = max(shared, min(lower_quartile(thread_s_R[sides.mates]), what_if.loss_s))
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
     return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, tuple(rows.tolist()))
+
+
+def _without(work_RK: Floats, wait_RK: Floats) -> Floats:
+    """Seconds by which whoever works longest in a step would be earlier if nobody waited."""
+    return np.asarray(np.maximum(work_RK.max(axis=0) - (work_RK - wait_RK).max(axis=0), 0.0))
 
 
 def transfer_loss(barrier: Barrier) -> CommonLoss | None:

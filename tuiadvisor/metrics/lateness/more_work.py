@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
 
-GROWS_WITH_THE_BATCH: Final = tuple(name for name in phases.COMPUTE if name in phases.GROWING)
+GROWS_WITH_THE_BATCH: Final = tuple(
+    name for name in phases.of_kind("copy", "compute") if name in phases.GROWING
+)
 MIN_MORE: Final = 0.02  # of the peers' batch
 
 

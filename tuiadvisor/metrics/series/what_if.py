@@ -18,7 +18,7 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NUM_STAND
 from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
@@ -175,6 +175,27 @@ def down_to(found: Gain, least_s: float) -> Gain:
     if least_s <= 0:
         return found
     return replace(found, speedup_high=max(min(found.speedup_high, found.step_s / least_s), found.speedup))
+
+
+def together(parts: Iterable[Gain]) -> Gain:
+    """The gain of several losses of the same steps that share nothing; at least one."""
+    parts = tuple(parts)
+    step_s = parts[0].step_s
+    lost = [
+        min(sum(losses), MAX_LOSS * step_s)
+        for losses in zip(*((one.loss_s, one.loss_low_s, one.loss_high_s) for one in parts), strict=True)
+    ]
+    return Gain(step_s, *lost, *(step_s / (step_s - loss_s) for loss_s in lost))
+
+
+def no_shorter_than(found: Gain, least_s: float) -> Gain:
+    """The gain that leaves a step at least so many seconds, which something else takes however it is cured."""
+    if least_s <= 0:
+        return found
+    most_s, most = max(found.step_s - least_s, 0.0), max(found.step_s / least_s, 1.0)
+    lost = (min(loss_s, most_s) for loss_s in (found.loss_s, found.loss_low_s, found.loss_high_s))
+    factors = (min(factor, most) for factor in (found.speedup, found.speedup_low, found.speedup_high))
+    return Gain(found.step_s, *lost, *factors)
 
 
 def of_share(step_s: float, share: float, low: float, high: float | None = None) -> Gain:

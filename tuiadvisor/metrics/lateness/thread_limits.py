@@ -1,0 +1,105 @@
+"""What training threads take for a step by themselves: however fast its devices are, a step takes no less.
+
+In: StepTable of device times, what each thread waits for data, seconds of its steps.  Out: ThreadLimits. A thread that
+launches ahead reads its next batch and launches while its device still works. Behind a late rank that hides what limits
+the step next; and a late device that is idle for data as well is not what its step waits for. How long a thread takes
+by itself shows in steps in which it neither waits for its device nor for room in its queue: they are shorter than the
+device's. Where it has none, its wait for data alone is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.steps.arrays import medians, row_mean
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+MIN_IDLE: Final = 0.02  # of a step, as rule straggler's worth_a_word: less is its noise
+MIN_HIDDEN: Final = 0.05  # of a step, as verdict's MIN_NEXT_SHARE: less comes next to nothing
+# Percentile of a thread's steps: fewer of them may be free of waits, as one in ten that looks at the loss is not.
+FREE_QUANTILE: Final = 25
+MAX_FREE: Final = (
+    0.9  # of the same percentile of the devices' steps. Chosen: nearer, and a thread waits in each
+)
+LAST_STEPS: Final = 64  # that are looked at, as of devices
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadLimit:
+    """Of those threads the one that takes longest."""
+
+    step_s: float  # a step, at least
+    data_s: float  # of it, that it waits for data
+    is_open: bool  # what one of them does behind its device was not seen whole: it may take longer
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadLimits:
+    """Of each rank, by row of the table; NaN where it was not seen. Seconds a step."""
+
+    data_s_R: Floats  # that the thread waits for data
+    own_s_R: Floats  # that it takes in steps in which it waits for nobody
+    idle_s_R: Floats  # that its device has no work while it waits for data
+    is_bound_R: Bools  # that is so in most steps: the thread is what its device waits for
+    idle_K: Floats  # that no device has work meanwhile, in each step
+    step_s: float  # of the job
+
+    def of(self, rows: Ints) -> ThreadLimit | None:
+        """None where nobody saw one of them."""
+        waits_s = self.data_s_R[rows]
+        if not np.isfinite(waits_s).any():
+            return None
+        waits_s = np.where(np.isfinite(waits_s), waits_s, 0.0)
+        own_s = self.own_s_R[rows]
+        least_s = np.fmax(waits_s, own_s)
+        longest = int(least_s.argmax())
+        is_hiding = waits_s - np.nan_to_num(self.idle_s_R[rows]) >= MIN_HIDDEN * self.step_s
+        return ThreadLimit(
+            float(least_s[longest]), float(waits_s[longest]), bool((is_hiding & np.isnan(own_s)).any())
+        )
+
+    def hides_data(self, row: int) -> bool:
+        """Whether the thread of a row waits for data while its device works, by so much that it may limit the step."""
+        return bool(self.data_s_R[row] - self.idle_s_R[row] >= MIN_HIDDEN * self.step_s)
+
+
+def thread_limits(
+    table: StepTable, rows: Ints, cycle_K: Floats, data_s_R: Floats, step_s_RN: Floats
+) -> ThreadLimits | None:
+    """What the threads of these rows take by themselves.
+
+    table: of the steps that are compared, cycle_K: their seconds by the devices. data_s_R: a step, that each row's
+    thread waits for data. step_s_RN: of each of these rows' latest steps.
+    """
+    if not cycle_K.size or not rows.size:
+        return None
+    idle_RK = table.phase_s_PRK[PHASE_INDEX["data_wait"]]
+    step_s = float(cycle_K.mean())
+    own_s_R = np.full(table.num_ranks, np.nan)
+    own_s_R[rows] = _free_s(step_s_RN, float(np.percentile(cycle_K, FREE_QUANTILE)))
+    return ThreadLimits(
+        data_s_R=data_s_R,
+        own_s_R=own_s_R,
+        idle_s_R=row_mean(idle_RK),
+        is_bound_R=medians(np.nan_to_num(idle_RK), 1) >= MIN_IDLE * step_s,
+        idle_K=np.nan_to_num(idle_RK[rows]).min(axis=0),
+        step_s=step_s,
+    )
+
+
+def _free_s(step_s_RN: Floats, device_s: float) -> Floats:
+    """Seconds of a step in which a thread waits for nobody, of each row; NaN where it has none, or too few."""
+    if not step_s_RN.shape[1]:
+        return np.full(step_s_RN.shape[0], np.nan)
+    known_R = np.isfinite(step_s_RN).sum(axis=1)
+    place_R = np.maximum(known_R - 1, 0) * FREE_QUANTILE // 100
+    # What is not known comes last.
+    own_s_R = np.sort(step_s_RN, axis=1)[np.arange(known_R.size), place_R]
+    return np.where(own_s_R <= MAX_FREE * device_s, own_s_R, np.nan)
