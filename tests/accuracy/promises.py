@@ -100,12 +100,15 @@ def outcome(job: DeviceJob, view: RunView) -> tuple[str, str]:
     if instead is None or speedup is None:
         return f"no promise of {view.verdict.finding}", ""
     now_s, then_s = simulate(job).mean_cycle_s(), simulate(instead).mean_cycle_s()
-    promised_s = now_s / speedup.expected
+    return word_of(view, now_s, now_s / speedup.expected, then_s)
+
+
+def word_of(view: RunView, now_s: float, promised_s: float, then_s: float) -> tuple[str, str]:
+    """What became of a promise, in a word and with its figures."""
     off = (promised_s - then_s) / now_s
-    if "would take at most" in view.verdict.sentence:
-        told = f"now {now_s / MS:.0f}, at most {promised_s / MS:.0f}, then {then_s / MS:.0f} ms"
-        return "broken" if off < -KEPT else "loose" if off > LOOSE else "kept, at most", told
     told = f"now {now_s / MS:.0f}, promised {promised_s / MS:.0f}, then {then_s / MS:.0f} ms"
+    if "would take at most" in view.verdict.sentence:
+        return "broken" if off < -KEPT else "loose" if off > LOOSE else "kept, at most", told
     if view.verdict.at_best:
         return "beaten" if off > KEPT else "loose" if off < -LOOSE else "kept, at best", told
     return "kept" if abs(off) <= KEPT else "too much" if off < 0 else "too little", told
