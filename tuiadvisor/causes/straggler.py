@@ -211,7 +211,7 @@ def _promised(found: Gain, diagnosis: Diagnosis, group: list[LateRank]) -> tuple
     if threads is None:
         return found, None
     on_device = all(map(_is_on_device, group))
-    if on_device and all(threads.is_bound_R[row] and threads.hides_data(row) for row in late):
+    if on_device and all(map(threads.is_bound, late)):
         both = together((found, gain(diagnosis.steady_barrier.cycle_K, threads.idle_K)))
         return both, HiddenLimit("data_wait", HIDDEN, float(threads.data_s_R[late].max()), found)
     # Other late ranks are cured with them, as the verdict has it.

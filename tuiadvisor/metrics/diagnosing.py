@@ -56,6 +56,7 @@ from tuiadvisor.metrics.window.window import find_window
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tuiadvisor.metrics.lateness.in_window import Lateness
     from tuiadvisor.metrics.lateness.job_losses import CommonLoss
     from tuiadvisor.metrics.lateness.late_phase import Pace
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
@@ -373,6 +374,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
     sides = _sides(steady, rows, stragglers)
     peers = sides.peers
+    threads = _thread_limits(table, steady, found, thread_data_s_R, asked.witnesses)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     wandering = _own_wandering(table, found, thread_data_s_R)
     settled, settled_barrier = without(wandering, steady, steady_barrier, rows, regime.start)
@@ -427,8 +429,10 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
             held=found.held,
             all_ranks_seen=asked.all_ranks_seen and not num_not_compared,
         ),
-        # One rank's loader alone would not make the step shorter.
-        slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
+        # One rank's loader alone would not make the step shorter, nor would devices whose threads take as long.
+        slowdown=None
+        if waits_alike
+        else _left_by(threads, late, rows, _slowdown(table, barrier, rows, window)),
         level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),
         input_since=_since(wait_K, steps, found.cycle_K),
         input_drift=drift,
@@ -441,8 +445,17 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         waits_alike=waits_alike,
         lacking_ranks=tuple(table.ranks[row] for row in late.lacking),
         held=find_held(table, found, steady_barrier, late, asked.witnesses),
-        thread_limits=_thread_limits(table, steady, found, thread_data_s_R, asked.witnesses),
+        thread_limits=threads,
     )
+
+
+def _left_by(
+    threads: ThreadLimits | None, late: Lateness, rows: Ints, found: Slowdown | None
+) -> Slowdown | None:
+    if found is None or threads is None:
+        return found
+    late_rows = [entry.late.row for entry in late.stragglers]
+    return found if threads.leave(rows, late_rows, threads.step_s / found.S) else None
 
 
 def _thread_limits(

@@ -18,6 +18,8 @@ from tuiadvisor.metrics.steps.arrays import medians, row_mean
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
 
@@ -47,7 +49,7 @@ class ThreadLimits:
     data_s_R: Floats  # that the thread waits for data
     own_s_R: Floats  # that it takes in steps in which it waits for nobody
     idle_s_R: Floats  # that its device has no work while it waits for data
-    is_bound_R: Bools  # that is so in most steps: the thread is what its device waits for
+    is_idle_R: Bools  # whether that is so in most steps: the thread is what its device waits for
     idle_K: Floats  # that no device has work meanwhile, in each step
     step_s: float  # of the job
 
@@ -65,9 +67,15 @@ class ThreadLimits:
             float(least_s[longest]), float(waits_s[longest]), bool((is_hiding & np.isnan(own_s)).any())
         )
 
-    def hides_data(self, row: int) -> bool:
-        """Whether the thread of a row waits for data while its device works, by so much that it may limit the step."""
-        return bool(self.data_s_R[row] - self.idle_s_R[row] >= MIN_HIDDEN * self.step_s)
+    def is_bound(self, row: int) -> bool:
+        """Whether a row's thread waits for data for long while its device works, and yet this is idle for data."""
+        hidden_s = float(self.data_s_R[row] - self.idle_s_R[row])
+        return bool(self.is_idle_R[row]) and hidden_s >= MIN_HIDDEN * self.step_s
+
+    def leave(self, rows: Ints, late: Iterable[int], step_s: float) -> bool:
+        """Whether a step of these rows may take so few seconds once the late ones are like the others."""
+        limit = self.of(rows)
+        return not any(map(self.is_bound, late)) and (limit is None or limit.step_s <= step_s)
 
 
 def thread_limits(
@@ -88,7 +96,7 @@ def thread_limits(
         data_s_R=data_s_R,
         own_s_R=own_s_R,
         idle_s_R=row_mean(idle_RK),
-        is_bound_R=medians(np.nan_to_num(idle_RK), 1) >= MIN_IDLE * step_s,
+        is_idle_R=medians(np.nan_to_num(idle_RK), 1) >= MIN_IDLE * step_s,
         idle_K=np.nan_to_num(idle_RK[rows]).min(axis=0),
         step_s=step_s,
     )
