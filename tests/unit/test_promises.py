@@ -122,7 +122,9 @@ def test_a_rank_with_twice_the_batch_is_told_as_that_where_its_copy_is_long() ->
     assert "with 2.00 times the samples of the others" in view.verdict.sentence
 
 
-@pytest.mark.parametrize(("milliseconds", "sync", "is_known"), [(120, 0, False), (90, 10, False), (60, 1, True)])
+@pytest.mark.parametrize(
+    ("milliseconds", "sync", "is_known"), [(120, 0, False), (90, 10, False), (60, 1, True)]
+)
 def test_ranks_evened_out_are_no_faster_than_their_threads(
     milliseconds: float, sync: int, is_known: bool
 ) -> None:
