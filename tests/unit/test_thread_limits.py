@@ -11,17 +11,8 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, build_ta
 
 # Milliseconds of steps of real threads on an asynchronous device whose step takes 115. One waits for room in its queue,
 # now more, now less, and would take 17 by itself; one reads for 90 and waits for room in every other step.
-BEHIND_A_FULL_QUEUE = list(
-    map(
-        int, "75 97 85 103 128 115 165 116 165 119 156 126 115 90 87 121 100 75 93 88 104 122 121 165".split()
-    )
-)
-READING = list(
-    map(
-        int,
-        "103 128 103 128 103 128 103 128 115 108 114 103 116 128 112 128 120 120 111 103 123 104 127 103".split(),
-    )
-)
+BEHIND_A_FULL_QUEUE = [75, 97, 85, 103, 128, 115, 165, 116, 165, 119, 156, 126, 115, 90, 87, 121, 100, 75]
+READING = [103, 128, 103, 128, 103, 128, 103, 128, 115, 108, 114, 103, 116, 128, 112, 128, 120, 120]
 DEVICE_S = 0.115
 
 
