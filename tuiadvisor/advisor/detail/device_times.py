@@ -31,7 +31,7 @@ from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import DeviceView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
@@ -237,13 +237,32 @@ class DeviceTimes:
             end_ns=int(values[last, _END]),
         )
 
+    def newest(self, rank: int) -> tuple[int, bool] | None:
+        """(its own newest step that is whole, whether that tells what it waits for others); None without any."""
+        if rank not in self._row_of:
+            return None
+        row = np.array([self._row_of[rank]])
+        slots = np.flatnonzero(self._complete(row)[0])
+        if not slots.size:
+            return None
+        slot = slots[np.argmax(self._steps[row[0], slots])]
+        return int(self._steps[row[0], slot]), bool(self._values[row[0], slot, _PHASES_SEEN] >> COMM & 1)
+
     def table(
-        self, store: StepStore, first: int | None = None, last: int | None = None
+        self,
+        store: StepStore,
+        first: int | None = None,
+        last: int | None = None,
+        *,
+        without: Sequence[int] = (),
+        waits_alike: bool = False,
     ) -> tuple[StepTable, bool] | None:
         """The measured steps that most ranks have in common (of job steps first..last), on the job's axis.
 
         The second item: whether it reaches back to the first step seen. None without one. Counts, flags and CPU time
-        of a step are those of its host record, as far as that is still held.
+        of a step are those of its host record, as far as that is still held. without: ranks to leave out.
+        waits_alike: where most ranks tell what they wait for each other, all do: a step of one that does not is no
+        step of it, for nothing tells whether it came last.
         """
         tracks, span = store.tracks, store.span()
         if span is None or not self._row_of:
@@ -252,7 +271,8 @@ class DeviceTimes:
         mine = np.array(
             [self._row_of.get(rank, -1) for rank in tracks.rank[aligned].tolist()], dtype=np.int64
         )
-        aligned, mine = aligned[mine >= 0], mine[mine >= 0]
+        is_asked = (mine >= 0) & ~np.isin(tracks.rank[aligned], np.array(without, dtype=np.int64))
+        aligned, mine = aligned[is_asked], mine[is_asked]
         if not mine.size:
             return None
         shift = store.axis_shift()
@@ -262,6 +282,8 @@ class DeviceTimes:
             valid &= jobs_RC >= first + shift
         if last is not None:
             valid &= jobs_RC <= last + shift
+        if waits_alike and not self.of_trace:
+            valid &= ~self._lacks_waits(mine, jobs_RC, valid)
         num_measuring = int(valid.any(axis=1).sum())
         jobs, counts = np.unique(jobs_RC[valid], return_counts=True)
         jobs = jobs[counts >= MIN_COMMON * num_measuring]
@@ -298,6 +320,18 @@ class DeviceTimes:
         meets = bool(np.median(values[:, _MEETINGS]) > 0) and not self.of_trace
         shared_K = self._shared_wait_K(mine[row], slot, cells, present)
         return replace(table, meets_within=meets, shared_wait_K=shared_K), bool(jobs[0] <= span[0] + 2)
+
+    def _lacks_waits(self, rows: Ints, jobs_RC: Ints, valid: Bools) -> Bools:
+        """Of these rows' slots those without a wait, in job steps in which most ranks tell theirs."""
+        tells = (self._values[rows, :, _PHASES_SEEN] >> COMM & 1).astype(np.bool_)
+        if tells[valid].all():
+            return np.zeros(valid.shape, dtype=np.bool_)
+        jobs, place = np.unique(jobs_RC[valid], return_inverse=True)
+        num_K = np.bincount(place, minlength=jobs.size)
+        most_tell_K = np.bincount(place, weights=tells[valid], minlength=jobs.size) >= MIN_COMMON * num_K
+        lacks = np.zeros(valid.shape, dtype=np.bool_)
+        lacks[valid] = ~tells[valid] & most_tell_K[place]
+        return lacks
 
     def _shared_wait_K(
         self, row: Ints, slot: Ints, cells: tuple[Ints, Ints], present: Bools
