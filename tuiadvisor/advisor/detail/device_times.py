@@ -53,7 +53,8 @@ _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE, _MEETINGS = range(7)
 _FIRST_PHASE: Final = 7
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
 _PACE_OF: Final = np.array([COMPUTE.index(name) if name in COMPUTE else -1 for name in PHASES])
-_WIDTH: Final = _FIRST_PACE + len(COMPUTE)
+_AFTER_WAIT: Final = _FIRST_PACE + len(COMPUTE)  # how far behind when the wait for the exchange is over
+_WIDTH: Final = _AFTER_WAIT + 1
 FORWARD: Final = PHASES.index("forward")
 BACKWARD: Final = PHASES.index("backward")
 _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
@@ -139,6 +140,7 @@ class DeviceTimes:
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
         waited = kept & (phase == COMM)
         np.maximum.at(values, (row[waited], slot[group][waited], _RELEASE), end[waited])
+        np.maximum.at(values, (row[waited], slot[group][waited], _AFTER_WAIT), behind[waited])
         within_forward, within_backward = (
             waited & np.append((phase[1:] == part) & ~first[1:], False) for part in (FORWARD, BACKWARD)
         )
@@ -409,7 +411,7 @@ def _view(values: Ints) -> DeviceView:
     step_ns = (values[:, _END] - values[:, _BEGIN]).astype(np.float64)
     low = float(np.median(values[:, _BEHIND] / step_ns))
     high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
-    behind = values[:, _FIRST_PACE:]
+    behind = values[:, _FIRST_PACE:_AFTER_WAIT]
     low_N = np.median(behind, axis=0).tolist()
     high_N = np.median(behind + values[:, _BRACKET, None], axis=0).tolist()
     seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
@@ -427,7 +429,20 @@ def _view(values: Ints) -> DeviceView:
             for name, low_ns, high_ns in zip(COMPUTE, low_N, high_N, strict=True)
             if seen >> PHASES.index(name) & 1
         },
+        wait_launched=_wait_launched(values),
     )
+
+
+def _wait_launched(values: Ints) -> float | None:
+    """Share of a wait for which the thread had launched all that it ends with; None where it waits in no step.
+
+    Only the rest of it may be the thread's: a device that is behind it then waited for no launch meanwhile.
+    """
+    wait_ns = values[:, _FIRST_PHASE + COMM]
+    waits = wait_ns > 0
+    if not waits.any():
+        return None
+    return float(np.median(np.minimum(values[waits, _AFTER_WAIT] / wait_ns[waits], 1.0)))
 
 
 def _keeps_pace(low: float, high: float) -> bool | None:
@@ -517,7 +532,7 @@ def _with_device(
 
 
 def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
-    """Mean over the ranks whose device was seen; it keeps pace where all of theirs do."""
+    """Mean over the ranks whose device was seen; it keeps pace where all of theirs do, the worst of `wait_launched`."""
     if not devices:
         return None
     seen = list(devices.values())
@@ -527,10 +542,12 @@ def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
         seconds[name] = fmean(known) if known else None
     behind = [view.behind_share for view in seen if view.behind_share is not None]
     keep_pace = {view.keeps_pace for view in seen}
+    launched = [view.wait_launched for view in seen if view.wait_launched is not None]
     return DeviceView(
         step_s=fmean(view.step_s for view in seen),
         seconds=seconds,
         behind_share=median(behind) if len(behind) == len(seen) else None,
         keeps_pace=keep_pace.pop() if len(keep_pace) == 1 else None,
         num_steps=min(view.num_steps for view in seen),
+        wait_launched=min(launched) if len(launched) == len(seen) else None,
     )
