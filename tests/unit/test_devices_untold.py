@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from simulated_devices import (
     edited,
     folded,
     frames,
+    hello,
     simulate,
 )
 
@@ -149,13 +151,45 @@ def test_a_rank_that_was_attached_lately_is_waited_for() -> None:
     assert said[-1].decision == "keep"
 
 
+@pytest.mark.parametrize("missing", MISSING)
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_a_recording_that_is_over_says_the_same(num_ranks: int, missing: str) -> None:
+    """Probes that were taken out make no steps any more, but those that they made were not told."""
+    last, (edit, words) = num_ranks - 1, MISSING[missing]
+    sequence = edited(frames(simulate(DeviceJob(num_ranks=num_ranks, num_steps=200))), edit(last))
+    over = hello(DeviceJob(num_ranks=num_ranks), "node0")
+    ranks = [{**entry, "state": "detached"} for entry in over.payload["ranks"]]
+    sequence.append(replace(over, seq=900, payload={**over.payload, "ranks": ranks}))
+    view = folded(sequence)
+
+    assert [row.state for row in view.ranks] == ["detached"] * num_ranks
+    assert (view.verdict.decision, view.verdict.is_final) == (None, True)
+    assert f"rank {last}, {words}" in view.verdict.sentence
+
+
+@pytest.mark.parametrize("edit", [without_times, without_waits])
+def test_of_a_stretch_what_was_told_elsewhere_does_not_count(edit: Callable[..., Rows]) -> None:
+    """Rank 3 is untold from step 120 to 229 alone: not before, not after, and all that time in between."""
+    advisor = Advisor()
+    for frame in edited(frames(simulate(DeviceJob(num_steps=400))), edit(3, 120, 229)):
+        advisor.feed_frame(frame)
+    before, within, after = (advisor.view_of(steps) for steps in ((10, 90), (125, 225), (260, 399)))
+
+    assert [before.verdict.decision, after.verdict.decision] == ["keep", "keep"]
+    kind = (
+        "times were not seen" if edit is without_times else "device did not tell how long it waits for others"
+    )
+    assert kind in within.verdict.sentence
+    assert "in 101 steps" in within.verdict.sentence
+
+
 def hook_failed(frame: Frame, rank: int, name: str, why: str) -> Frame:
     """A HELLO in which that rank says so."""
     ranks = [
         {**entry, "hooks": {**entry["hooks"], name: why}} if entry["rank"] == rank else entry
         for entry in frame.payload["ranks"]
     ]
-    return Frame(frame.kind, frame.source, frame.seq, frame.time_ns, {**frame.payload, "ranks": ranks})
+    return replace(frame, payload={**frame.payload, "ranks": ranks})
 
 
 @pytest.mark.parametrize(

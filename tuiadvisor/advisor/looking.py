@@ -173,8 +173,8 @@ def _timed(
     # Stages of a pipeline do different work, and some of them may have no exchange.
     waits_alike = not has_stages(intake.roster)
     timed = times.table(intake.store, *bounds, waits_alike=waits_alike)
-    untold = _untold(intake, found[0], None if timed is None else timed[0], bounds[0])
-    are_all = bool(untold) and len(untold) == np.count_nonzero(_alive(intake, found[0]))
+    untold = _untold(intake, found[0], None if timed is None else timed[0], bounds)
+    are_all = bool(untold) and not _any_but(intake, found[0], untold)
     if timed is not None and untold and not are_all:
         left_out = [one.rank for one in untold]
         timed = times.table(intake.store, *bounds, without=left_out, waits_alike=waits_alike)
@@ -186,13 +186,20 @@ def _timed(
     return _Timed(None, why, untold if are_all else ()) if why else _Timed(timed, "", untold)
 
 
+def _any_but(intake: Intake, host: StepTable, untold: tuple[Untold, ...]) -> bool:
+    """Whether there are other ranks than these; of a job that is over, whether there were."""
+    alive_R = _alive(intake, host)
+    is_untold_R = np.isin(np.array(host.ranks), [one.rank for one in untold])
+    return bool((~is_untold_R & (alive_R | ~alive_R.any())).any())
+
+
 def _untold(
-    intake: Intake, host: StepTable, timed: StepTable | None, first: int | None
+    intake: Intake, host: StepTable, timed: StepTable | None, bounds: tuple[int | None, int | None]
 ) -> tuple[Untold, ...]:
     """Ranks whose devices say nothing though their steps come, each with what its probe says of it."""
     if intake.device_times.of_trace:
         return ()
-    found = find_untold(intake.store, intake.device_times, (host, timed), _alive(intake, host), first)
+    found = find_untold(intake.store, intake.device_times, (host, timed), bounds)
     facts = intake.roster.ranks
     return tuple(
         replace(one, why=fact.no_device_waits if one.missing == "waits" else fact.no_device_times)

@@ -239,12 +239,15 @@ class DeviceTimes:
             end_ns=int(values[last, _END]),
         )
 
-    def newest(self, rank: int) -> tuple[int, bool] | None:
-        """(its own newest step that is whole, whether that tells what it waits for others); None without any."""
+    def newest(self, rank: int, until: int = MAX_STEP) -> tuple[int, bool] | None:
+        """(its own newest step that is whole, whether that tells what it waits for others); None without any.
+
+        until: of its own steps.
+        """
         if rank not in self._row_of:
             return None
         row = np.array([self._row_of[rank]])
-        slots = np.flatnonzero(self._complete(row)[0])
+        slots = np.flatnonzero(self._complete(row)[0] & (self._steps[row[0]] <= until))
         if not slots.size:
             return None
         slot = slots[np.argmax(self._steps[row[0], slots])]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.detail.device_times import DeviceTimes
     from tuiadvisor.advisor.steps.step_store import StepStore
-    from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 # Of a rank: no times of its device; times without what it waits for others; times that fit none of its own steps.
@@ -51,7 +50,7 @@ _SEVERAL: Final[dict[Missing, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """A rank that still makes steps."""
+    """A rank that makes steps, or has made them until it went."""
 
     rank: int
     missing: Missing
@@ -69,13 +68,12 @@ def find_untold(
     store: StepStore,
     times: DeviceTimes,
     tables: tuple[StepTable, StepTable | None],
-    alive_R: Bools,
-    first: int | None = None,
+    bounds: tuple[int | None, int | None] = (None, None),
 ) -> tuple[Untold, ...]:
-    """Ranks that are there and whose devices have told nothing for too long, ascending.
+    """Ranks whose devices have told nothing for too many of their steps, ascending; also of those that are gone since.
 
-    tables: of the threads' steps, and of those that devices told. alive_R: of the former's ranks. first: job step
-    before which nothing counts. One that was attached lately has made too few steps to be blamed.
+    tables: of the threads' steps, and of those that devices told. bounds: the job steps that both are of. One that was
+    attached lately has made too few steps to be blamed.
     """
     host, timed = tables
     newest, oldest, offsets = store.last_job_steps(), store.first_job_steps(), store.job_offsets()
@@ -90,26 +88,26 @@ def find_untold(
         told_K = timed.steps_of(np.flatnonzero(timed.present_RK.any(axis=0)))
         most = max(most, MAX_UNTIMED_PERIODS * usual_distance(told_K))
     result = []
-    for row in np.flatnonzero(alive_R).tolist():
-        rank = host.ranks[row]
+    for row, rank in enumerate(host.ranks):
         if rank not in newest or rank not in oldest:
             continue
-        since = told.get(rank, max(oldest[rank], 0 if first is None else first) - 1)
-        num_steps = newest[rank] - since
+        since = told.get(rank, max(oldest[rank], 0 if bounds[0] is None else bounds[0]) - 1)
+        until = newest[rank] if bounds[1] is None else min(newest[rank], bounds[1])
+        num_steps = until - since
         if num_steps <= most:
             continue
         begin = max(host.column_of(since + 1), 0)
         if float(np.nansum(host.step_s_RK[row, begin:])) <= MAX_UNTIMED_S:
             continue
-        missing = _missing(times, rank, since - offsets[rank])
+        missing = _missing(times, rank, (since - offsets[rank], until - offsets[rank]))
         result.append(Untold(rank, missing, num_steps, told.get(rank)))
     return tuple(sorted(result, key=lambda one: one.rank))
 
 
-def _missing(times: DeviceTimes, rank: int, since: int) -> Missing:
-    """since: its own step, after which nothing of its device was taken."""
-    newest = times.newest(rank)
-    if newest is None or newest[0] <= since:
+def _missing(times: DeviceTimes, rank: int, steps: tuple[int, int]) -> Missing:
+    """steps: its own, since the first of which nothing of its device was taken until the last."""
+    newest = times.newest(rank, steps[1])
+    if newest is None or newest[0] <= steps[0]:
         return "times"
     return "fit" if newest[1] else "waits"
 
