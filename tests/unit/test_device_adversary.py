@@ -225,16 +225,22 @@ def test_rank_whose_agent_fell_silent_is_not_called_the_network(fault: Fault) ->
     assert named(view) <= {2}, said(view)
 
 
-def test_rank_without_a_barrier_of_its_own_decides_nothing_quietly() -> None:
-    """Rank 0's loss is a subclass of Tensor: no COMM_EXPOSED from it. Nothing is said on the terminal either."""
+def test_rank_without_a_barrier_of_its_own_is_not_seen_and_the_others_are_judged() -> None:
+    """Rank 0's loss is a subclass of Tensor: no COMM_EXPOSED from it. Nothing is said on the terminal either.
+
+    It may be as late as the one that came last of the others, so what its cure brings is a most.
+    """
 
     def edit(rows: Ints) -> Ints:
         rows[(rows[:, PHASE] == COMM) & (rows[:, RANK] == 0), PHASE] = PHASES.index("backward")
         return rows
 
+    healthy = folded(edited(frames(simulate(DeviceJob())), edit))
     view = folded(edited(frames(simulate(DeviceJob().with_faults(SLOW))), edit))
 
-    assert view.verdict.decision is None, said(view)
+    assert healthy.verdict.decision is None, said(healthy)
+    assert named(view) == {2}, said(view)
+    assert "would take at best" in view.verdict.sentence
 
 
 # -- many steps measured at first, few later --------------------------------------------------------------------------

@@ -24,6 +24,7 @@ SEEN = {
     "crowd_words": "",
     "hide_words": "",
     "held_words": "",
+    "spread_words": "",
     "exchange_held_back": 0,
 }
 

@@ -199,7 +199,7 @@ def _verdict(intake: Intake, judged: list[Judged], seen: Seen, crowd: Crowd | No
     if diagnosis is None or crowd is None:
         return not_yet(MIN_STEADY_STEPS, any_steps=False, why_none=intake.roster.why_no_step())
     if seen.why_blind:
-        return unseen_device(seen.why_blind)
+        return unseen_device(seen.why_blind, is_final=bool(seen.untold))
     num_not_compared = len(seen.missing) + intake.store.tracks.num - len(diagnosis.table.ranks)
     num_not_compared += num_without_steps(intake.roster, intake.store) + diagnosis.num_not_compared
     silent = intake.roster.silent_agents() if seen.clock == "device" else intake.roster.lost_agents()
@@ -214,6 +214,7 @@ def _verdict(intake: Intake, judged: list[Judged], seen: Seen, crowd: Crowd | No
         seen.clock,
         stages=seen.pipelines,
         awake_share=crowd.awake_share,
+        untold=seen.untold,
     )
     if crowd.core_wait_share is None and not intake.on_device:
         together = packed(seen.placements, intake.roster.cores_of_hosts() or {})

@@ -263,7 +263,8 @@ class Advisor(Intake):
         rows = rank_rows(
             seen.diagnosis, ranks, last_steps, named_ranks(said.judged), stages, with_now=with_now
         )
-        rows = with_apart(rows, self.store.not_compared(min_rows=1), ranks)
+        apart = {one.rank: one.of_its_device for one in seen.untold} | self.store.not_compared(min_rows=1)
+        rows = with_apart(rows, apart, ranks)
         return with_stall(with_devices(rows, seen.devices), said.stalled)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:

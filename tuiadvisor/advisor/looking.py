@@ -6,7 +6,7 @@ In: the stores that frames were folded into, which job steps.  Out: Seen. Nothin
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from tuiadvisor.advisor.detail.threads_beside import (
     why_stale,
     why_unlike,
 )
+from tuiadvisor.advisor.detail.untold_devices import find_untold
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.imports import (
     may_be_apart,
@@ -41,6 +42,7 @@ from tuiadvisor.metrics.lateness.witnesses import Witnesses
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.advisor.detail.untold_devices import Untold
     from tuiadvisor.advisor.intake import Intake
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.events import GivenWork
@@ -60,7 +62,7 @@ def look(intake: Intake, given: GivenWork, steps: tuple[int | None, int] | None)
     bounds = (None, None) if steps is None else steps
     found = intake.store.table(*bounds)
     devices = intake.device_times.views(intake.store, *bounds)
-    timed, why_blind = _timed(intake, found, bounds)
+    timed, why_blind, untold = _timed(intake, found, bounds)
     table = timed or found
     if table is not None and why_blind:
         table = (replace(table[0], is_of_launches=True), table[1])
@@ -105,6 +107,7 @@ def look(intake: Intake, given: GivenWork, steps: tuple[int | None, int] | None)
         rank_devices=intake.roster.device_counters.of_ranks(places),
         links=intake.roster.device_counters.links(places),
         why_blind=why_blind,
+        untold=untold,
         earliest=bounds[0],
     )
 
@@ -151,21 +154,59 @@ def _where_they_meet(
     return (met, own) if own.stragglers else (found, diagnosis)
 
 
+class _Timed(NamedTuple):
+    """The steps by the devices' clocks, if they are to be believed."""
+
+    table: tuple[StepTable, bool] | None
+    why_blind: str = ""  # why there are none although the ranks compute on devices
+    untold: tuple[Untold, ...] = ()  # ranks that are left out of it, or all there are
+
+
 def _timed(
     intake: Intake, found: tuple[StepTable, bool] | None, bounds: tuple[int | None, int | None]
-) -> tuple[tuple[StepTable, bool] | None, str]:
-    """(the steps by the devices' clocks, why there are none although the ranks compute on devices)."""
+) -> _Timed:
     if found is None or why_blind(intake.roster.header.imported):
-        return None, why_blind(intake.roster.header.imported)
+        return _Timed(None, why_blind(intake.roster.header.imported))
     if not intake.on_device:
-        return None, ""
-    timed = intake.device_times.table(intake.store, *bounds)
+        return _Timed(None)
+    times = intake.device_times
+    # Stages of a pipeline do different work, and some of them may have no exchange.
+    waits_alike = not has_stages(intake.roster)
+    timed = times.table(intake.store, *bounds, waits_alike=waits_alike)
+    untold = _untold(intake, found[0], None if timed is None else timed[0], bounds)
+    are_all = bool(untold) and not _any_but(intake, found[0], untold)
+    if timed is not None and untold and not are_all:
+        left_out = [one.rank for one in untold]
+        timed = times.table(intake.store, *bounds, without=left_out, waits_alike=waits_alike)
     if timed is None:
         facts = intake.roster.ranks.values()
         why = next((fact.no_device_times for fact in facts if fact.no_device_times), "")
-        return None, NOT_TIMED + (f" ({why})" if why else "")
+        return _Timed(None, NOT_TIMED + (f" ({why})" if why else ""), untold if are_all else ())
     why = why_stale(found[0], timed[0], _alive(intake, timed[0])) or why_unlike(found[0], timed[0])
-    return (None, why) if why else (timed, "")
+    return _Timed(None, why, untold if are_all else ()) if why else _Timed(timed, "", untold)
+
+
+def _any_but(intake: Intake, host: StepTable, untold: tuple[Untold, ...]) -> bool:
+    """Whether there are other ranks than these; of a job that is over, whether there were."""
+    alive_R = _alive(intake, host)
+    is_untold_R = np.isin(np.array(host.ranks), [one.rank for one in untold])
+    return bool((~is_untold_R & (alive_R | ~alive_R.any())).any())
+
+
+def _untold(
+    intake: Intake, host: StepTable, timed: StepTable | None, bounds: tuple[int | None, int | None]
+) -> tuple[Untold, ...]:
+    """Ranks whose devices say nothing though their steps come, each with what its probe says of it."""
+    if intake.device_times.of_trace:
+        return ()
+    found = find_untold(intake.store, intake.device_times, (host, timed), bounds)
+    facts = intake.roster.ranks
+    return tuple(
+        replace(one, why=fact.no_device_waits if one.missing == "waits" else fact.no_device_times)
+        if (fact := facts.get(one.rank)) is not None
+        else one
+        for one in found
+    )
 
 
 def _diagnose(

@@ -10,7 +10,7 @@ from tuiadvisor.causes.cause import Cause, Loss, rank_words
 from tuiadvisor.causes.slow_stretches import words_within
 from tuiadvisor.metrics.communication.bucket_timeline import WORTH
 from tuiadvisor.metrics.lateness.job_losses import hideable_s
-from tuiadvisor.metrics.steps.arrays import mean_or_none
+from tuiadvisor.metrics.steps.arrays import column_max, mean_or_none
 from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor_rules.message import seconds
 
@@ -30,6 +30,7 @@ HOLDS_BACK: Final = {
     "limit": "held back by a CPU limit",
     "core": "without a core much longer than the others",
 }
+SPREAD_PERCENTILE: Final = 90.0  # chosen: who is late in one of ten steps is late now and then
 MIN_CORE_WAIT: Final = (
     0.2  # of the step, beyond the others: chosen, so much that its threads lack one in the exchange too
 )
@@ -78,10 +79,41 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "overlap": 1 - min(exposed / total, 1.0) if total and exposed is not None else None,
         **_hidden_by_compute(diagnosis),
         **_held_back(diagnosis),
+        **_spread(diagnosis, facts),
+        "wait_launched_share": facts.device.wait_launched if facts.device is not None else None,
     }
     if facts.exchange is None:
         return values | dict.fromkeys(OF_BUCKETS)
     return values | _hidden_by_buckets(facts.exchange, transfer.gain.loss_s if transfer else None)
+
+
+def wait_spread(diagnosis: Diagnosis) -> float | None:
+    """By how much of the step the ranks' waits in the exchange differ, in nine of ten steps at most.
+
+    Ranks that wait equally long have come together: what they wait is not for one of them. None where they meet more
+    than once a step, or not in each: then waits add up to equal sums, of which each was for another rank.
+    """
+    barrier = diagnosis.steady_barrier
+    meets_once = barrier.evidence == "wait" and barrier.meets_K is None and barrier.turns_K is None
+    if not meets_once or diagnosis.table.meets_within or not barrier.cycle_K.size:
+        return None
+    spread_K = column_max(barrier.wait_RK)
+    known_K = np.isfinite(spread_K)
+    if not known_K.all():
+        return None
+    return float(np.percentile(spread_K, SPREAD_PERCENTILE)) / float(barrier.cycle_K.mean())
+
+
+def _spread(diagnosis: Diagnosis, facts: Facts) -> Values:
+    """By how much the waits of devices differ; beside a host's load it tells what that can have done."""
+    share = wait_spread(diagnosis) if facts.on_device else None
+    words = ""
+    if share is not None and facts.crowd is not None and facts.crowd.is_crowded:
+        spread_s = share * float(diagnosis.steady_barrier.cycle_K.mean())
+        words = (
+            f"; devices' waits there differ by at most {seconds(spread_s)} between ranks in nine of ten steps"
+        )
+    return {"wait_spread_share": share, "spread_words": words}
 
 
 def _hidden_by_compute(diagnosis: Diagnosis) -> Values:
@@ -168,6 +200,9 @@ job hideable_s s a step of the exposed communication that forward and backward c
 job hide_words text what that means for the communication; empty where all of it could be hidden, or it is not known
 job exchange_held_back flag 1 if a rank is stopped, held back by a CPU limit or without a core, inside the exchange too
 job held_words text which ranks these are; empty where there are none
+job wait_spread_share share of the step, devices' waits in the exchange differ by that at most in nine of ten steps
+job spread_words text the same in words, on a crowded host alone; empty where it is not known
+job wait_launched_share share of a device's wait in the exchange before which its thread had launched all; the worst
 job bucket_hideable_s s a step of the exposed communication that order and size of DDP's buckets could hide at most
 job bucket_saved_s s a step that the wanted size of buckets would save, of the exposed communication
 job bucket_saved_low_s s lower end of its interval; 0 where compute and communication share cores

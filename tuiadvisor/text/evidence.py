@@ -98,6 +98,8 @@ NAMES = {
     "transfer_s": "communication after the last arrival",
     "transfer_share": "that communication, share of the step",
     "transfer_share_low": "that communication at least (95 %)",
+    "wait_spread_share": "ranks' waits differ by at most (nine of ten steps)",
+    "wait_launched_share": "of that wait the thread had launched all before",
     "comm_exposed_share": "exposed communication",
     "overlap": "communication hidden by compute",
     "data_wait_share": "waiting for data, share of the step",

@@ -169,6 +169,8 @@ class DeviceView:
     num_steps: int
     # Seconds that it is behind at the end of each compute phase, at least and at most.
     behind_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+    # Share of its wait for the exchange for which the thread had launched all before; None: it waits in no step.
+    wait_launched: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

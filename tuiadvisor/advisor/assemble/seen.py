@@ -15,6 +15,7 @@ from tuiadvisor.views.run_view import NEW_PACE
 from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.detail.untold_devices import Untold
     from tuiadvisor.advisor.judge.communication import Exchange
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.causes.facts import Pipelines
@@ -47,6 +48,7 @@ class Seen:
     links: tuple[Link, ...]
     clock: Clock = "host"  # that the diagnosis rests on
     why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
+    untold: tuple[Untold, ...] = ()  # ranks whose devices say nothing: the others are judged without them
     earliest: int | None = None  # job step before which nothing counts, where steps were chosen
 
 

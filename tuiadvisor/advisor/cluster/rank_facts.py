@@ -68,6 +68,7 @@ class RankFacts:
     hooks_disabled: int = 0
     texts: dict[str, str] = field(default_factory=dict)
     no_device_times: str = ""  # why its device is not timed
+    no_device_waits: str = ""  # why its device does not tell what it waits for others
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)
     start_wall_ns: int | None = None
@@ -104,8 +105,10 @@ class RankFacts:
                 self.texts[name] = words
         hooks = entry.get("hooks")
         if isinstance(hooks, dict):
-            self.no_device_times = text(hooks, "device_times") or ""
-            self.no_device_times = "" if self.no_device_times == "ok" else self.no_device_times
+            self.no_device_times, self.no_device_waits = (
+                "" if said == "ok" else said
+                for said in (text(hooks, name) or "" for name in ("device_times", "device_barrier"))
+            )
         self.parallel = counts(entry, "parallel") or self.parallel
         self.pipeline = counts(entry, "pipeline") or self.pipeline
         self.model = believed(entry.get("model")) or self.model

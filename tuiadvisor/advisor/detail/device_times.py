@@ -31,7 +31,7 @@ from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import DeviceView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
@@ -53,7 +53,8 @@ _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN, _RELEASE, _MEETINGS = range(7)
 _FIRST_PHASE: Final = 7
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
 _PACE_OF: Final = np.array([COMPUTE.index(name) if name in COMPUTE else -1 for name in PHASES])
-_WIDTH: Final = _FIRST_PACE + len(COMPUTE)
+_AFTER_WAIT: Final = _FIRST_PACE + len(COMPUTE)  # how far behind when the wait for the exchange is over
+_WIDTH: Final = _AFTER_WAIT + 1
 FORWARD: Final = PHASES.index("forward")
 BACKWARD: Final = PHASES.index("backward")
 _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
@@ -139,6 +140,7 @@ class DeviceTimes:
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
         waited = kept & (phase == COMM)
         np.maximum.at(values, (row[waited], slot[group][waited], _RELEASE), end[waited])
+        np.maximum.at(values, (row[waited], slot[group][waited], _AFTER_WAIT), behind[waited])
         within_forward, within_backward = (
             waited & np.append((phase[1:] == part) & ~first[1:], False) for part in (FORWARD, BACKWARD)
         )
@@ -237,13 +239,35 @@ class DeviceTimes:
             end_ns=int(values[last, _END]),
         )
 
+    def newest(self, rank: int, until: int = MAX_STEP) -> tuple[int, bool] | None:
+        """(its own newest step that is whole, whether that tells what it waits for others); None without any.
+
+        until: of its own steps.
+        """
+        if rank not in self._row_of:
+            return None
+        row = np.array([self._row_of[rank]])
+        slots = np.flatnonzero(self._complete(row)[0] & (self._steps[row[0]] <= until))
+        if not slots.size:
+            return None
+        slot = slots[np.argmax(self._steps[row[0], slots])]
+        return int(self._steps[row[0], slot]), bool(self._values[row[0], slot, _PHASES_SEEN] >> COMM & 1)
+
     def table(
-        self, store: StepStore, first: int | None = None, last: int | None = None
+        self,
+        store: StepStore,
+        first: int | None = None,
+        last: int | None = None,
+        *,
+        without: Sequence[int] = (),
+        waits_alike: bool = False,
     ) -> tuple[StepTable, bool] | None:
         """The measured steps that most ranks have in common (of job steps first..last), on the job's axis.
 
         The second item: whether it reaches back to the first step seen. None without one. Counts, flags and CPU time
-        of a step are those of its host record, as far as that is still held.
+        of a step are those of its host record, as far as that is still held. without: ranks to leave out.
+        waits_alike: where most ranks tell what they wait for each other, all do: a step of one that does not is no
+        step of it, for nothing tells whether it came last.
         """
         tracks, span = store.tracks, store.span()
         if span is None or not self._row_of:
@@ -252,7 +276,8 @@ class DeviceTimes:
         mine = np.array(
             [self._row_of.get(rank, -1) for rank in tracks.rank[aligned].tolist()], dtype=np.int64
         )
-        aligned, mine = aligned[mine >= 0], mine[mine >= 0]
+        is_asked = (mine >= 0) & ~np.isin(tracks.rank[aligned], np.array(without, dtype=np.int64))
+        aligned, mine = aligned[is_asked], mine[is_asked]
         if not mine.size:
             return None
         shift = store.axis_shift()
@@ -262,6 +287,8 @@ class DeviceTimes:
             valid &= jobs_RC >= first + shift
         if last is not None:
             valid &= jobs_RC <= last + shift
+        if waits_alike and not self.of_trace:
+            valid &= ~self._lacks_waits(mine, jobs_RC, valid)
         num_measuring = int(valid.any(axis=1).sum())
         jobs, counts = np.unique(jobs_RC[valid], return_counts=True)
         jobs = jobs[counts >= MIN_COMMON * num_measuring]
@@ -298,6 +325,18 @@ class DeviceTimes:
         meets = bool(np.median(values[:, _MEETINGS]) > 0) and not self.of_trace
         shared_K = self._shared_wait_K(mine[row], slot, cells, present)
         return replace(table, meets_within=meets, shared_wait_K=shared_K), bool(jobs[0] <= span[0] + 2)
+
+    def _lacks_waits(self, rows: Ints, jobs_RC: Ints, valid: Bools) -> Bools:
+        """Of these rows' slots those without a wait, in job steps in which most ranks tell theirs."""
+        tells = (self._values[rows, :, _PHASES_SEEN] >> COMM & 1).astype(np.bool_)
+        if tells[valid].all():
+            return np.zeros(valid.shape, dtype=np.bool_)
+        jobs, place = np.unique(jobs_RC[valid], return_inverse=True)
+        num_K = np.bincount(place, minlength=jobs.size)
+        most_tell_K = np.bincount(place, weights=tells[valid], minlength=jobs.size) >= MIN_COMMON * num_K
+        lacks = np.zeros(valid.shape, dtype=np.bool_)
+        lacks[valid] = ~tells[valid] & most_tell_K[place]
+        return lacks
 
     def _shared_wait_K(
         self, row: Ints, slot: Ints, cells: tuple[Ints, Ints], present: Bools
@@ -375,7 +414,7 @@ def _view(values: Ints) -> DeviceView:
     step_ns = (values[:, _END] - values[:, _BEGIN]).astype(np.float64)
     low = float(np.median(values[:, _BEHIND] / step_ns))
     high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
-    behind = values[:, _FIRST_PACE:]
+    behind = values[:, _FIRST_PACE:_AFTER_WAIT]
     low_N = np.median(behind, axis=0).tolist()
     high_N = np.median(behind + values[:, _BRACKET, None], axis=0).tolist()
     seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
@@ -393,7 +432,20 @@ def _view(values: Ints) -> DeviceView:
             for name, low_ns, high_ns in zip(COMPUTE, low_N, high_N, strict=True)
             if seen >> PHASES.index(name) & 1
         },
+        wait_launched=_wait_launched(values),
     )
+
+
+def _wait_launched(values: Ints) -> float | None:
+    """Share of a wait for which the thread had launched all that it ends with; None where it waits in no step.
+
+    Only the rest of it may be the thread's: a device that is behind it then waited for no launch meanwhile.
+    """
+    wait_ns = values[:, _FIRST_PHASE + COMM]
+    waits = wait_ns > 0
+    if not waits.any():
+        return None
+    return float(np.median(np.minimum(values[waits, _AFTER_WAIT] / wait_ns[waits], 1.0)))
 
 
 def _keeps_pace(low: float, high: float) -> bool | None:
@@ -483,7 +535,7 @@ def _with_device(
 
 
 def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
-    """Mean over the ranks whose device was seen; it keeps pace where all of theirs do."""
+    """Mean over the ranks whose device was seen; it keeps pace where all of theirs do, the worst of `wait_launched`."""
     if not devices:
         return None
     seen = list(devices.values())
@@ -493,10 +545,12 @@ def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
         seconds[name] = fmean(known) if known else None
     behind = [view.behind_share for view in seen if view.behind_share is not None]
     keep_pace = {view.keeps_pace for view in seen}
+    launched = [view.wait_launched for view in seen if view.wait_launched is not None]
     return DeviceView(
         step_s=fmean(view.step_s for view in seen),
         seconds=seconds,
         behind_share=median(behind) if len(behind) == len(seen) else None,
         keeps_pace=keep_pace.pop() if len(keep_pace) == 1 else None,
         num_steps=min(view.num_steps for view in seen),
+        wait_launched=min(launched) if len(launched) == len(seen) else None,
     )

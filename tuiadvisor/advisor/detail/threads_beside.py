@@ -43,11 +43,15 @@ def why_stale(host: StepTable, timed: StepTable, alive_R: Bools) -> str:
     begin = max(host.column_of(int(steps[-1])) + 1, 0)
     unseen_s = median_or_none(np.nansum(host.step_s_RK[:, begin:], axis=1)) or 0.0
     newest = host.step_of(host.num_steps - 1)
-    apart = int(np.diff(steps[-RECENT_MEASURED:]).max(initial=1))
-    is_long = newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * apart)
+    is_long = newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * usual_distance(steps))
     if is_long and unseen_s > MAX_UNTIMED_S:
         return f"the clocks of all devices were last seen at step {int(steps[-1])}"
     return ""
+
+
+def usual_distance(steps: Ints) -> int:
+    """From one measured job step to the next, of the latest ones the longest."""
+    return int(np.diff(steps[-RECENT_MEASURED:]).max(initial=1))
 
 
 def why_unlike(host: StepTable, timed: StepTable) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.advisor.cluster.ends import LEFT, in_short
+from tuiadvisor.advisor.detail.untold_devices import in_words
 from tuiadvisor.advisor.judge.unseen import mostly_unseen_s
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, is_found, limits_by_finding
@@ -26,6 +27,7 @@ from tuiadvisor.views.run_view import DecisionWord, Speedup, Verdict
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.detail.untold_devices import Untold
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.causes.cause import HiddenLimit
     from tuiadvisor.causes.facts import Pipelines
@@ -80,11 +82,13 @@ def verdict(
     *,
     stages: Pipelines | None = None,
     awake_share: float | None = None,
+    untold: tuple[Untold, ...] = (),
 ) -> Verdict:
     """What to do about this run.
 
     num_not_compared: ranks whose arrival nobody saw. clock: that the times are from. stages: of ranks that hold some.
-    awake_share: of its time the typical rank's training thread ran or was ready to; None where nobody counts.
+    awake_share: of its time the typical rank's training thread ran or was ready to; None where nobody counts. untold:
+    those of the ranks not compared whose devices say nothing.
     """
     above = [entry for entry in judged if entry.finding.severity != "info"]
     num_missing = diagnosis.num_missing_steps if above else diagnosis.num_missing_to_keep
@@ -98,10 +102,12 @@ def verdict(
         return replace(_undecided(_too_soon(diagnosis.open_late)), may_hide=True)
     on_devices = stages if clock == "device" else None
     if not above and clock == "device":
-        told = _not_told(diagnosis, num_not_compared)
-        why = told if on_devices is None else _not_told_of_stages(on_devices, num_not_compared)
+        told = _not_told(diagnosis, num_not_compared, untold)
+        why = told if on_devices is None else _not_told_of_stages(on_devices, num_not_compared, untold)
         if why:
-            return replace(_undecided(why), is_final=is_untold)
+            # Of ranks whose devices say nothing more steps say nothing, either.
+            are_mute = 0 < num_not_compared == len(untold)
+            return replace(_undecided(why), is_final=is_untold or are_mute)
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds, awake_share)):
         return replace(_undecided(why), is_final=True)
     if not above:
@@ -110,16 +116,18 @@ def verdict(
     beside = _beside(chosen, above)
     gain = _together(chosen, beside)
     following = next_constraint(chosen, judged, diagnosis, job_seconds, beside)
+    # A rank whose device says nothing may be as late as the one that is named.
+    at_best = chosen.at_best or bool(untold)
     return Verdict(
         decision=cast("DecisionWord", chosen.rule.decision),
-        sentence=_sentence(chosen, diagnosis, gain, beside),
+        sentence=_sentence(chosen, diagnosis, gain, beside, at_best=at_best),
         finding=chosen.finding.id,
         pattern=chosen.finding.pattern,
         speedup=Speedup(gain.speedup, gain.speedup_low, gain.speedup_high) if gain else None,
         next_constraint=following,
         because=_because(chosen, diagnosis.open_late),
         verify=chosen.rule.verify,
-        at_best=gain is not None and (_is_order_unknown(diagnosis) or chosen.at_best),
+        at_best=gain is not None and (_is_order_unknown(diagnosis) or at_best),
         may_hide=bool(diagnosis.open_late),
     )
 
@@ -151,13 +159,14 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     )
 
 
-def _not_told_of_stages(stages: Pipelines, num_not_compared: int) -> str:
+def _not_told_of_stages(stages: Pipelines, num_not_compared: int, untold: tuple[Untold, ...]) -> str:
     """The same of the stages of pipelines, which wait for each other within the step."""
-    unseen = f"{_ranks(num_not_compared)} not compared and may be late" if num_not_compared else ""
+    who = f": {in_words(untold)}" if untold else ""
+    unseen = f"{_ranks(num_not_compared)} not compared and may be late{who}" if num_not_compared else ""
     return stages.why_not or stages.doubt or unseen
 
 
-def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
+def _not_told(diagnosis: Diagnosis, num_not_compared: int, untold: tuple[Untold, ...]) -> str:
     """Why the devices' clocks do not support keeping the run as it is; empty where they do."""
     step_s = float(diagnosis.steady_barrier.cycle_K.mean())
     exposed_s = diagnosis.job_seconds["comm_exposed"]
@@ -172,13 +181,18 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
             "forward and backward, where a phase's clock does not tell it from compute (a capture of kernels does)"
         )
     if num_not_compared and diagnosis.table.num_ranks < 2:  # one alone
-        return "one device's clock was seen, and what it waits for the others lies in it"
+        who = f"; the other is {in_words(untold)} (a capture of kernels tells)" if len(untold) == 1 else ""
+        who = f"; the others are {in_words(untold)} (a capture of kernels tells)" if len(untold) > 1 else who
+        return f"one device's clock was seen, and what it waits for the others lies in it{who}"
     waits_s = diagnosis.waits_s or 0.0
     # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
     if num_not_compared and waits_s > MIN_EXCESS_SHARE * step_s:
+        wait = f"all devices that were seen wait {seconds(waits_s)} a step, for the network or for "
+        if num_not_compared == len(untold):
+            return f"{wait}{in_words(untold)} (a capture of kernels tells which)"
         return (
-            f"all devices that were seen wait {seconds(waits_s)} a step, for the network or for "
-            f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
+            f"{wait}{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not "
+            f"seen{f', as {in_words(untold)}' if untold else ''}"
         )
     return _not_told_of_waits(diagnosis, waits_s, step_s) if diagnosis.table.num_ranks > 1 else ""
 
@@ -311,9 +325,13 @@ def _rough(duration_s: float) -> str:
     return f"{duration_s / 60:.2g} minutes" if duration_s >= 90 else f"{duration_s:.0f} s"
 
 
-def unseen_device(why: str) -> Verdict:
-    """Nothing is decided on launches: when they are made says little of when a device does what they ask."""
-    return Verdict(None, f"{NOT_DECIDED}: {why}.", None, None, None, None, HOST_CLOCK, "", may_hide=True)
+def unseen_device(why: str, *, is_final: bool = False) -> Verdict:
+    """Nothing is decided on launches: when they are made says little of when a device does what they ask.
+
+    is_final: no device has said anything for so long that more steps say nothing, either.
+    """
+    sentence = f"{NOT_DECIDED}: {why}."
+    return Verdict(None, sentence, None, None, None, None, HOST_CLOCK, "", may_hide=True, is_final=is_final)
 
 
 def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:
@@ -564,18 +582,20 @@ def _counted(entry: Judged) -> HiddenLimit | None:
     return entry.hides if entry.hides is not None and entry.hides.own is not None else None
 
 
-def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: list[Judged]) -> str:
+def _sentence(
+    chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: list[Judged], *, at_best: bool
+) -> str:
     first = f"{chosen.rule.decision.capitalize()}: {chosen.headline}"
     if gain is None:
         return f"{first}."
     now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
     if _is_order_unknown(diagnosis):
         return f"{first}; without that the mean step would take at best {then} instead of {now}."
-    best = "at best " if chosen.at_best else ""
+    best = "at best " if at_best else ""
     within = diagnosis.table.meets_within and _is_late_in_compute(chosen)
     if within or _is_late_in_turns(chosen, diagnosis):
         # What others wait for it within backward, or elsewhere in the step, comes to it; what hides behind it goes off.
-        best = "about " if chosen.hides is not None else "at most "
+        best = "about " if at_best else "at most "
     # The mean that stands elsewhere is that of the steps between them.
     step = "the mean step, pauses included," if chosen.rule.scope == "pause" else "the mean step"
     also = []

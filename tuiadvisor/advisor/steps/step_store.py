@@ -311,6 +311,12 @@ class StepStore:
         last = self.tracks.last_step[rows] + self.tracks.offset[rows] - shift
         return dict(zip(self.tracks.rank[rows].tolist(), last.tolist(), strict=True))
 
+    def first_job_steps(self) -> dict[int, int]:
+        """The first job step of each aligned rank, since it was attached or started anew."""
+        rows, shift = self.tracks.aligned_rows(), self.axis_shift()
+        first = self.tracks.first_step[rows] + self.tracks.offset[rows] - shift
+        return dict(zip(self.tracks.rank[rows].tolist(), first.tolist(), strict=True))
+
     def last_end(self, rank: int) -> tuple[str, int] | None:
         """(host, when the rank's newest step ended on its clock, in ns); None without a step."""
         row = int(self.tracks.rows_of(np.array([rank]))[0])
