@@ -1,6 +1,7 @@
 """Two ranks that meet in a barrier behind each optimizer step: `python tests/barrier_training.py KIND FOLDER`.
 
-Until killed. KIND: checkpoint (rank 0 writes one of SAVE_S in each step before the barrier) or healthy.
+Until killed. KIND: checkpoint (rank 0 writes one of SAVE_S in each step before the barrier), monitored (the same before
+a monitored barrier, and gradients are not exchanged) or healthy.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def main(kind: str, folder: Path) -> None:
     """Train for ever."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    model = nn.parallel.DistributedDataParallel(nn.Linear(64, 64))
+    model: nn.Module = nn.Linear(64, 64)
+    is_monitored = kind == "monitored"
+    if not is_monitored:
+        model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     number = 0
     while True:
@@ -50,9 +54,12 @@ def main(kind: str, folder: Path) -> None:
         time.sleep(FORWARD_S)
         loss.backward()
         optimizer.step()
-        if kind == "checkpoint" and RANK == 0:
+        if kind != "healthy" and RANK == 0:
             torch.save(model.state_dict(), SlowFile())
-        dist.barrier()
+        if is_monitored:
+            dist.monitored_barrier()
+        else:
+            dist.barrier()
         number += 1
         if number == STEPS_UNTIL_READY:
             (folder / f"ready.{RANK}").touch()

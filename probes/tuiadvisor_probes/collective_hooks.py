@@ -48,6 +48,7 @@ KINDS = {
     "recv_anysource": 11,
 }
 KIND_WAIT = 12
+MONITORED = "monitored_barrier"
 GRADIENT_KINDS = (1, 3, 4)  # all-reduce, all-gather, reduce-scatter
 POINT_TO_POINT_KINDS = (10, 11)
 UNNAMED = "a group without a name"
@@ -79,6 +80,9 @@ def _patch_groups(probe: Host, c10d: Any) -> None:
                 probe.detail.instead(patch, in_detail)
             else:
                 probe.detail.only(c10d.ProcessGroup, name, in_detail)
+    if MONITORED in vars(c10d.ProcessGroup):  # it returns when all ranks have come, and no Work to wait for
+        patch = probe.patch(c10d.ProcessGroup, MONITORED, timed_call(always.after_monitored))
+        probe.detail.instead(patch, timed_call(calls.after_call(KINDS["barrier"])))
     wait_hook = probe.hook("work_wait")
 
     def wait_phase(_args: tuple[Any, ...]) -> int:
@@ -115,6 +119,11 @@ class GradientWaits:
             if len(self.open) >= MAX_OPEN_WORKS:
                 del self.open[next(iter(self.open))]
             self.open[id(work)] = kind
+
+    def after_monitored(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        """A monitored barrier has returned: it waits as the wait for a barrier's Work does."""
+        self.clock.said |= 1 << phases.COMM_EXPOSED
+        self.pending.waited(self.clock, begin_ns, end_ns)
 
     def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         """Work.wait has returned."""

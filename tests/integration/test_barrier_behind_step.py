@@ -44,6 +44,18 @@ def test_the_rank_that_writes_is_late_by_its_checkpoint(tmp_path: Path) -> None:
     assert share_without_arrivals(tmp_path / "run") < 1 / 10
 
 
+def test_the_rank_that_others_wait_for_in_a_monitored_barrier_is_late(tmp_path: Path) -> None:
+    """It returns no Work to wait for, and was code that no hook sees: who meets nowhere else was kept."""
+
+    def is_told(document: Document) -> bool:
+        return is_late(document, 0, "checkpoint") and (
+            document["stragglers"]["ranks"][0]["loss_s_per_step"] == pytest.approx(SAVE_S, rel=0.3)
+        )
+
+    with training("barrier_training.py", "monitored", tmp_path) as pids:
+        diagnosis_once(pids, tmp_path, is_told)
+
+
 @pytest.mark.extended
 def test_a_barrier_alone_makes_no_step_partial_and_nobody_late(tmp_path: Path) -> None:
     """Both ranks arrive before their records begin, now and then."""

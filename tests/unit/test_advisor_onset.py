@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
 from thinned import crossed
@@ -80,6 +81,22 @@ def test_late_now_and_then_from_the_beginning_has_no_onset() -> None:
         view = final_view(Job(num_steps=300, seed=seed, faults=(Fault("data", (1,), 15 * MS, every=3),)))
         (late,) = view.stragglers
         assert (1, 1) == (late.since_step, view.window.first_step), seed
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("seed", [2, 7, 11, 12])
+def test_always_late_and_more_so_for_a_while_again_and_again_has_no_onset(num_ranks: int, seed: int) -> None:
+    """8 ms in each step and 0 to 14 ms more for 8 to 19 steps at a time: it was late before the first of these."""
+    draw = np.random.default_rng(seed)
+    faults, at = [Fault("data", (1,), 8 * MS)], 0
+    while at < 240:
+        until = at + int(draw.integers(8, 20))
+        more_s = float(draw.choice([0, 4, 8, 14])) * MS
+        faults.append(Fault("data", (1,), more_s, onset=at, until=until))
+        at = until
+    view = final_view(Job(num_ranks=num_ranks, num_steps=240, seed=seed, faults=tuple(faults)))
+    (late,) = view.stragglers
+    assert (1, False, 1) == (late.rank, late.onset_seen, late.since_step)
 
 
 def test_late_now_and_then_until_a_step_is_over() -> None:

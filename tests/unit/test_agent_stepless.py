@@ -114,6 +114,18 @@ def test_closures_of_a_step_that_began_before_the_attach_are_its_own(
     )
 
 
+@pytest.mark.parametrize("last", ["forward", "eval"])
+def test_a_forward_after_which_nothing_is_seen_is_no_evaluation(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes], last: str
+) -> None:
+    """A rank that waits for another one in a barrier after its forward was told to evaluate or serve."""
+    told = why(pair, sleeper.pid, last, "other", *[""] * LONG_ENOUGH)
+    assert (
+        "its model ran forward, and for over 5 s neither a backward nor another forward has followed" in told
+    )
+    assert f"stacks --pid {sleeper.pid}" in told
+
+
 def test_a_phase_that_does_not_end_is_named(
     pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, folded, frames, on_devices, simulate
+from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, on_devices, simulate
 from test_advisor_oddities import host_frames
 
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
@@ -1255,3 +1255,26 @@ def test_one_stop_that_is_over_is_not_what_makes_each_step_late(stopped: int) ->
     (late,) = [one for one in view.findings if one.id == "straggler"]
     assert ((1,), "backward") == (late.ranks, late.phase)
     assert "again and again" not in " ".join(one.message for one in view.findings)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_a_sleep_in_the_loop_beside_one_longer_phase_is_not_told_as_all_phases_alike(num_ranks: int) -> None:
+    """A sleep, forward that lacks its cores, and others whose optimizer lacks theirs: no host or device does that."""
+    others = tuple(rank for rank in range(num_ranks) if rank != 1)
+    faults = (
+        Fault("other", (1,), 8 * MS),
+        Fault("forward", (1,), 7 * MS),
+        Fault("optimizer", others, 5 * MS),
+    )
+    view = final_view(Job(num_ranks=num_ranks, num_steps=120, faults=faults))
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert ((1,), "host") == (finding.ranks, finding.phase)
+    assert "outside the phases of its step" in finding.message
+
+
+def test_forward_and_backward_longer_beside_the_rest_are_all_phases_alike() -> None:
+    """As of a processor that is slow: each of what it computes takes longer."""
+    faults = tuple(Fault(kind, (1,), 7 * MS) for kind in ("other", "forward", "backward"))
+    view = final_view(Job(num_steps=120, faults=faults))
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert "in all of its phases alike" in finding.message

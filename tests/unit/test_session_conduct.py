@@ -305,3 +305,13 @@ def test_an_exchange_worth_the_question_is_held_against_the_links_ceiling() -> N
     known = conduct((recorded,), Intent(), {}, QUESTIONS, machine=machine)
     assert any(item.name == "link or message" and item.text for item in known.stages[3].evidence)
     assert all(item.name != "link or message" for item in held(Recorded("a", view())).stages[3].evidence)
+
+
+def test_checkpoints_that_were_seen_beside_an_evaluation_are_not_asked_for_again() -> None:
+    """4 ms each beside an evaluation of 300 ms: their length is not known, but two of them were recorded."""
+    faults = (Fault("eval", None, 300 * MS, every=40), Fault("checkpoint", (0,), 4 * MS, every=40))
+    beside, without = (
+        dict(held(Recorded("a", view(some))).stages[1].unknown) for some in (faults, faults[:1])
+    )
+    assert "that come alone" in beside["one checkpoint"]
+    assert "record across two checkpoints" == without["one checkpoint"]

@@ -92,13 +92,14 @@ class Stepless:
         if found.state in "Tt":
             return f"it is stopped (SIGSTOP, or a debugger); kill -CONT {self._pid} lets it go on"
         if 0 <= phase < len(PHASES) and PHASES[phase] != "other" and for_ns >= AFTER_NS:
-            over_s = max(
-                s for s in SAID_S if s <= for_ns / NS
-            )  # a number that changes would be news every second
-            return f"it has been in one {PHASES[phase]} for over {over_s} s: either it takes that long, or it hangs"
-        return self._of_phases(info) or self._of_nothing_seen(found.cpu_ticks, elapsed_ns)
+            return (
+                f"it has been in one {PHASES[phase]} for over {_over_s(for_ns)} s: "
+                "either it takes that long, or it hangs"
+            )
+        return self._of_phases(info, for_ns) or self._of_nothing_seen(found.cpu_ticks, elapsed_ns)
 
-    def _of_phases(self, info: ProbeInfo) -> str:
+    def _of_phases(self, info: ProbeInfo, for_ns: int) -> str:
+        """for_ns: how long the present phase lasts."""
         seen = {PHASES[index] for index in self._began if 0 <= index < len(PHASES)}
         if "optimizer" in seen or (info.stepping and seen & {"forward", "backward"}):
             return "its first step since the attach is not over"
@@ -107,6 +108,11 @@ class Stepless:
         if "backward" in seen or info.unstepped:
             where = f" in its thread {info.unstepped}" if info.unstepped else ""
             return f"backward runs{where}, but no optimizer of torch.optim steps, which is where a step ends"
+        if seen & {"forward", "eval"} and for_ns >= AFTER_NS:
+            return (
+                f"its model ran forward, and for over {_over_s(for_ns)} s neither a backward nor another forward has "
+                f"followed: it waits or works where no hook is, or it hangs (tuiadvisor stacks --pid {self._pid} tells)"
+            )
         if seen & {"forward", "eval"}:
             return "its model runs forward and no backward follows: it evaluates or serves"
         return ""
@@ -149,6 +155,11 @@ class Stepless:
             and one.comm != LOADER_WORKER
             and procfs.maps_file(one.pid, TORCH_FILE)
         ]
+
+
+def _over_s(for_ns: int) -> int:
+    """The number that is said: one that changes would be news every second."""
+    return max(s for s in SAID_S if s <= for_ns / NS)
 
 
 def _failed_hook(info: ProbeInfo) -> str:

@@ -122,9 +122,10 @@ def _p2(material: Material) -> list[Item]:
     longer = "a longer recording from the start: " if is_from_start else ""
     items.append(item("warm-up", warmup, f"{longer}tuiadvisor run -o run.tuirec -- COMMAND"))
     lost = material.checkpoint_s
-    items.append(
-        item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
-    )
+    across = "record across two checkpoints"
+    if run.has_checkpoint_steps:
+        across += " that come alone: those seen were short beside their steps, or beside another pause"
+    items.append(item("one checkpoint", None if lost is None else seconds(lost), across))
     once = once_words(material)
     items += [item("overhead by length", once)] if once else []
     items += _goodput(material)

@@ -69,6 +69,7 @@ class Facts:
     startup_s: float | None = None  # from the start of the process to the first step
     checkpoint_share: float | None = None  # of step_s
     checkpoint_every_s: float | None = None  # of work, without the checkpoint itself
+    has_checkpoint_steps: bool = False  # in its window, whether or not they are a pause of their own
     host_busy: float | None = None  # of the busiest host: share of all its processors, mean
     iowait: float | None = None
     disk_busy: float | None = None  # of the busiest disk of any host
@@ -162,6 +163,7 @@ def facts(
         startup_s=view.wall.startup_s if view.wall else None,
         checkpoint_share=checkpoints.share if checkpoints else None,
         checkpoint_every_s=_checkpoint_every_s(checkpoints, step_s),
+        has_checkpoint_steps=bool(view.window.excluded.get("checkpoint")),
         host_busy=seen.host_busy,
         iowait=seen.iowait,
         disk_busy=seen.disk_busy,

@@ -322,8 +322,10 @@ def _positive(parts: Mapping[str, float]) -> float:
 def _spread(positive: dict[str, float], total: float) -> bool:
     """Whether most of the delay lies in several compute phases at once: no single piece of code explains that.
 
-    What is late beside, as a wait for data that another reason has, leaves it so.
+    What is late beside, as a wait for data that another reason has, leaves it so. What no hook sees is a sleep in the
+    loop as well as a slow processor: beside it alone one longer phase is no second one.
     """
-    compute = [positive.get(name, 0.0) for name in COMPUTE_PHASES]
-    several = sum(value > SPREAD_SHARE * sum(compute) for value in compute) >= 2
-    return several and sum(compute) >= MOST_IN_COMPUTE * total
+    compute = {name: positive.get(name, 0.0) for name in COMPUTE_PHASES}
+    least_s = SPREAD_SHARE * sum(compute.values())
+    several = sum(compute[name] > least_s for name in phases.COMPUTE) >= 2
+    return several and sum(compute.values()) >= MOST_IN_COMPUTE * total

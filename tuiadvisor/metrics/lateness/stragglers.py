@@ -65,6 +65,8 @@ QUARTER_TO_TAIL: Final = (
 )
 MAX_DATED: Final = 32  # ranks late together that are dated one by one
 FEW_STEPS: Final = 8
+# Of its present mean lateness: who was late by less before a change began with it (`_onset` asks a shift of 0.4).
+BEGUN_SHARE: Final = 0.6
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
 
 
@@ -172,6 +174,19 @@ def _onset(changes: tuple[Change, ...], excess_s: float, level_s: float) -> int 
     return index
 
 
+def _begins_with(change: Change, excess_K: Floats, start: int, present_s: float) -> bool:
+    """Whether a rank that is late for a while, again and again, was not so before its first change, an upward one.
+
+    Lateness that is restless from the start moves up and down, too: its first move upward is no beginning.
+    """
+    before_K = excess_K[: max(0, change.index - start)]
+    if (
+        before_K.size < MIN_SEGMENT_STEPS
+    ):  # little of what was before is in these steps: what it brought tells
+        return change.shift > 0
+    return change.shift > 0 and float(before_K.mean()) < BEGUN_SHARE * present_s
+
+
 def _late(
     row: int,
     excess_K: Floats,
@@ -180,6 +195,7 @@ def _late(
     what_if: Gain,
     *,
     score: float,
+    start: int,
     changes: tuple[Change, ...],
     of_two: bool,
     intermittent: bool,
@@ -189,7 +205,9 @@ def _late(
     surely: float,
     drift: Drift | None,
 ) -> Late:
-    """excess_K: lateness beyond the peers' level, each step. first_stall: among the columns given, of a rare one."""
+    """excess_K: lateness beyond the peers' level, each step from column start on. first_stall: among the columns
+    given, of a rare one.
+    """
     typical_s, mean_s, persistent = persistence(excess_K)
     persistent = persistent and not intermittent and not is_rare
     if persistent:
@@ -207,7 +225,7 @@ def _late(
         changes, present_s, present_s / 2 if of_two else present_s
     )  # two are as far from their middle
     if intermittent and changes:  # each burst is a change: what counts is the first
-        onset = changes[0].index if changes[0].shift > 0 else None
+        onset = changes[0].index if _begins_with(changes[0], excess_K, start, present_s) else None
     if is_rare:
         onset = first_stall
     return Late(
@@ -328,6 +346,7 @@ def find_stragglers(
             parts[index],
             gains[index],
             score=peer_work / max(median(work[row]), peer_work),
+            start=regime.start,
             changes=dating[index],
             of_two=work.shape[0] == 2,
             intermittent=int(row) in regime.intermittent_rows,
