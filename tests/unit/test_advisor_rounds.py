@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic_run import HOOKED, MS, Fault, Job, above_info, final_view, folded, frames
+from synthetic_run import HOOKED, MS, Fault, Job, above_info, final_view, folded, frames, simulate
 from thinned import crossed
 
+from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.metrics.steps.barrier import find_barrier
 from tuiadvisor.metrics.steps.step_table import COMM
+from tuiadvisor.views.run_view import RunView
 
 ROUNDS = Job(num_ranks=2, meets_every=8, barrier_seen=False, num_steps=240, transfer_s=4 * MS)
 
@@ -305,3 +307,43 @@ def test_an_evaluation_on_one_rank_is_waited_for_at_the_next_meeting(seed: int, 
     assert (0,) == pause.ranks
     assert 0.8 == pytest.approx(pause.length_s, rel=0.1)
     assert "rank 0 alone" in view.verdict.sentence
+
+
+def met_unseen(job: Job, every: int) -> RunView:
+    """Ranks that meet in each step by means of their own, as a file, and in every so many where hooks see."""
+    run = simulate(job)
+    step, comm, other = (STEP_NAMES.index(name) for name in ("step", "comm_exposed_ns", "other_ns"))
+
+    def hidden(record: tuple[int, ...]) -> tuple[int, ...]:
+        row = list(record)
+        if (row[step] + 1) % every:
+            row[other], row[comm] = row[other] + row[comm], 0
+        return tuple(row)
+
+    rows = {rank: [hidden(record) for record in records] for rank, records in run.rows.items()}
+    return folded(frames(job, simulated=replace(run, rows=rows))).view()
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_a_rank_that_others_wait_for_between_meetings_is_no_healthy_run(num_ranks: int) -> None:
+    """WeNet's loop, which met in a barrier without a hook: it was kept beside a wait of 131 of 161 ms."""
+    job = Job(num_ranks=num_ranks, num_steps=240, barrier_seen=False).with_faults(
+        Fault("data", (1,), 130 * MS)
+    )
+    view = met_unseen(job, 30)
+
+    assert "held_rank" == view.verdict.finding, view.verdict
+    (held,) = [one for one in view.findings if one.id == "held_rank"]
+    assert held.ranks == (1,)
+    assert view.verdict.at_best
+    assert "data_wait" != view.verdict.next_constraint
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_of_ranks_that_wait_for_nobody_between_meetings_none_is_held(num_ranks: int) -> None:
+    """All of them read for as long, or one computes while the others do what no hook sees."""
+    job = Job(num_ranks=num_ranks, num_steps=240, barrier_seen=False)
+    assert [] == above_info(met_unseen(job, 30))
+    assert "input_bound" == met_unseen(job.with_faults(Fault("data", None, 130 * MS)), 30).verdict.finding
+    slow = met_unseen(job.with_faults(Fault("forward", (1,), 130 * MS)), 30)
+    assert "held_rank" not in {one.id for one in slow.findings}

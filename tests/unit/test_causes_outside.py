@@ -590,7 +590,7 @@ def test_who_is_late_for_want_of_a_core_in_too_few_steps_is_held_from_outside(
     found: Any = SimpleNamespace(
         rows=np.arange(2), span_K=np.full(60, 0.25), regime=few, work_RK=np.zeros((2, 60))
     )
-    window: Any = SimpleNamespace(span_K=found.span_K[-4:])
+    window: Any = SimpleNamespace(span_K=found.span_K[-4:], meets_K=None)
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.04, 0.79)]
     table: Any = SimpleNamespace()  # that they meet is seen
     assert held == [
@@ -616,7 +616,7 @@ def test_who_was_held_and_is_late_in_half_of_the_steps_no_longer_is_not_named(
         rows=np.arange(2), span_K=np.full(100, 0.15), regime=SimpleNamespace(start=100 - of), work_RK=work
     )
     seen_of_each = [OffCore(wait=wait, run=0.1, is_counted=True) for wait in (0.25, 0.8)]
-    window: Any = SimpleNamespace(span_K=found.span_K[-of:])
+    window: Any = SimpleNamespace(span_K=found.span_K[-of:], meets_K=None)
     table: Any = SimpleNamespace()
     witnesses = Witnesses(off_core=lambda _s: seen_of_each)
     assert held == [one.row for one in find_held(table, found, window, late, witnesses)]

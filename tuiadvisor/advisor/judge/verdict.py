@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.restart import Restart
-    from tuiadvisor.views.run_view import Clock
+    from tuiadvisor.views.run_view import Clock, Finding
     from tuiadvisor.views.shares import Shares
     from tuiadvisor.views.stall import NoStep
 
@@ -635,6 +635,19 @@ def next_constraint(
     hidden = chosen.hides if chosen is not None else None
     if hidden and not hidden.own and hidden.least_s >= (1 - MIN_NEXT_SHARE) * remaining:
         return hidden.phase
+    losses = _other_losses(chosen, judged, diagnosis, cured)
+    largest = max(losses, key=lambda name: (losses[name], name), default=None)
+    if largest is not None and remaining > 0 and losses[largest] >= MIN_NEXT_SHARE * remaining:
+        return largest
+    compute = {name: job_seconds.get(name) or 0.0 for name in COMPUTE_AND_REST}
+    longest = max(compute, key=lambda name: compute[name])
+    return longest if compute[longest] > 0 else None
+
+
+def _other_losses(
+    chosen: Judged | None, judged: list[Judged], diagnosis: Diagnosis, cured: list[Finding]
+) -> dict[str, float]:
+    """Seconds a step of what is not cured, by the name that it has as a constraint."""
     losses: dict[str, float] = {}
     rules = [entry.rule for entry in judged]
     for cause in CAUSES:
@@ -643,17 +656,14 @@ def next_constraint(
             continue
         if (loss := cause.loss(diagnosis)) is not None:
             losses[loss.name] = loss.loss_s
-    if hidden and hidden.own:
-        losses.pop(hidden.phase, None)
+    if chosen is not None and (counted := _counted(chosen)) is not None:
+        losses.pop(counted.phase, None)
+    if chosen is not None and chosen.rule.scope == "held":  # whose wait is all that the job's is
+        losses.pop(chosen.finding.phase or "", None)
     for entry in judged:
         same = any(entry.finding is finding for finding in cured)
         if same or not limits_by_finding(entry.rule) or entry.finding.loss_s_per_step is None:
             continue
         name = entry.finding.phase or entry.finding.id
         losses[name] = losses.get(name, 0.0) + entry.finding.loss_s_per_step
-    largest = max(losses, key=lambda name: (losses[name], name), default=None)
-    if largest is not None and remaining > 0 and losses[largest] >= MIN_NEXT_SHARE * remaining:
-        return largest
-    compute = {name: job_seconds.get(name) or 0.0 for name in COMPUTE_AND_REST}
-    longest = max(compute, key=lambda name: compute[name])
-    return longest if compute[longest] > 0 else None
+    return losses

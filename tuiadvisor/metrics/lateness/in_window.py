@@ -28,7 +28,7 @@ from tuiadvisor.metrics.lateness.off_core import (
     seen_in_steps,
     with_time_off_core,
 )
-from tuiadvisor.metrics.lateness.own_loader import held_by_data, waits_for_its_loader
+from tuiadvisor.metrics.lateness.own_loader import held_by_data, held_unseen, waits_for_its_loader
 from tuiadvisor.metrics.lateness.storage_wait import held_with_storage, with_storage
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.steps.barrier import Barrier, keeps_pace
@@ -156,17 +156,22 @@ def find_held(
     """Who is kept from going on, of whom lateness alone does not tell. window: its steps.
 
     On a crowded host windows are short: who is held is asked of more than one then. Where arrivals are compared, it is
-    whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps.
+    whoever is mostly late by the kernel's count, or by looks that find it stopped, and yet not named for its steps; and
+    of ranks that are seen to meet now and then whoever the others wait for in between, unseen.
     """
     span_s = max(float(window.span_K.sum()), min(float(found.span_K.sum()), SETTLED_S))
     off_core = witnesses.off_core
-    if span_s <= 0 or (found.rows.size > 1 and (off_core is None or not (late.lacking or late.stopped))):
+    is_kept = off_core is not None and bool(late.lacking or late.stopped)
+    meets_unseen = found.rows.size > 1 and not is_kept and not late.stragglers and window.meets_K is not None
+    if span_s <= 0 or (found.rows.size > 1 and not (is_kept or meets_unseen)):
         return ()
     held = () if off_core is None else held_ranks(off_core(span_s), span_s)
-    if found.rows.size <= 1:  # who does not keep pace is not waited for
+    if found.rows.size <= 1 or meets_unseen:  # who does not keep pace is not waited for
         left_s_K = np.cumsum(found.span_K[::-1])[::-1]
         columns = found.columns[left_s_K <= span_s]
         of_data = held_by_data(table, columns, span_s, witnesses.loaders_at_limit)
+        if of_data and found.rows.size > 1:
+            of_data, held = held_unseen(table, columns, of_data), ()
         if of_data and off_core is not None:
             of_data = held_with_storage(of_data, off_core(span_s))
         told = {one.row for one in held}  # a rank that is stopped waits longer in whatever it does

@@ -48,6 +48,19 @@ def waits_for_its_loader(
     return np.where(at_limit_R >= MOST, surely_R, 0.0)
 
 
+def held_unseen(table: StepTable, columns: Ints, held: tuple[HeldRank, ...]) -> tuple[HeldRank, ...]:
+    """Of them those for whom the others wait where no hook sees it: they meet in each step, too, by means of their own.
+
+    As long as one waits for data the others are longer in what no hook sees, and all steps are as long. Ranks that meet
+    now and then alone would do something else, or be late.
+    """
+    unseen_R = np.nanmean(table.phase_s_PRK[PHASE_INDEX["other"]][:, columns], axis=1)
+    step_R = np.nanmean(table.step_s_RK[:, columns], axis=1)
+    rows = [one.row for one in held]
+    longer_R = np.median(np.delete(unseen_R, rows)) - unseen_R
+    return tuple(one for one in held if longer_R[one.row] >= MIN_COVER * one.surely * step_R[one.row])
+
+
 def held_by_data(
     table: StepTable, columns: Ints, span_s: float, at_limit: Callable[[int], Floats] | None
 ) -> tuple[HeldRank, ...]:
