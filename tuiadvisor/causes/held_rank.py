@@ -36,6 +36,10 @@ UNSETTLED: Final = (
     "It explains the lateness in most steps; what is lost by it is not settled yet, "
     "for steps are of any length then."
 )
+BETWEEN: Final = (
+    "All ranks are seen to meet now and then; in between the others wait as long where no hook sees it, and keep pace "
+    "with it."
+)
 IN_PAUSES: Final = (
     "The others wait for it mostly in long steps, as where an epoch begins; what is lost by it is a part of what those "
     "take."
@@ -79,14 +83,19 @@ def _measured(diagnosis: Diagnosis, reason: str, group: list[HeldRank]) -> Measu
         },
         ranks,
         tuple(sorted({table.hosts[one.row] for one in group})),
+        "data_wait" if reason == "data" else None,
         gain=_gain(diagnosis, worst),
         at_best=True,  # a part of what holds it may pass while it would wait for the others anyway
     )
 
 
 def _note(diagnosis: Diagnosis, worst: HeldRank) -> str:
-    unpaused = UNSETTLED if diagnosis.compared_rows.size > 1 else UNSEEN
-    note = IN_PAUSES if worst.in_pauses else unpaused
+    if worst.in_pauses:
+        note = IN_PAUSES
+    elif diagnosis.compared_rows.size <= 1:
+        note = UNSEEN
+    else:
+        note = BETWEEN if worst.reason == "data" else UNSETTLED
     return note if worst.gained > 0 else f"{note}{NOT_WAITED_FOR}"
 
 
