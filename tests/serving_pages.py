@@ -7,6 +7,7 @@ prometheus_client, so do we. Run: python tests/serving_pages.py writes tests/rec
 
 from __future__ import annotations
 
+import math
 import random
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -57,11 +58,11 @@ class Request:
 
     @property
     def tpot_s(self) -> float:
-        return sum(self.tokens_s) / len(self.tokens_s) if self.tokens_s else 0.0
+        return math.fsum(self.tokens_s) / len(self.tokens_s) if self.tokens_s else 0.0
 
     @property
     def e2e_s(self) -> float:
-        return self.ttft_s + sum(self.tokens_s)
+        return self.ttft_s + math.fsum(self.tokens_s)
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def buckets(name: str, labels: str, values: list[float], edges: tuple[float, ...
     return [
         f"# TYPE {name} histogram",
         *lines,
-        f"{name}_sum{tail} {sum(values)!r}",
+        f"{name}_sum{tail} {math.fsum(values)!r}",
         f"{name}_count{tail} {len(values)}",
     ]
 

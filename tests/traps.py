@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +33,13 @@ class Traps:
         path = self.folder / name
         path.write_text(text)
         path.chmod(0o755)
+
+    def leave_to_python(self) -> None:
+        """Take away what every `python -c` imports itself, before any of us: linecache, from 3.13 on."""
+        command = [sys.executable, "-c", "pass"]
+        while subprocess.run(command, cwd=self.folder, capture_output=True, check=False).returncode:
+            for name in self.sprung():
+                (self.folder / f"{name}.py").unlink()
 
     def sprung(self) -> list[str]:
         """The names of those that ran since we looked last."""

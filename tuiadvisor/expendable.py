@@ -22,6 +22,10 @@ MOST: Final = (
 _OWN: Final = Path("/proc/self/oom_score_adj")
 _GROUP: Final = Path("/proc/self/cgroup")
 _POINT: Final = Path("/sys/fs/cgroup")  # where version 2 is mounted; elsewhere it has no memory to limit
+_POINT_1: Final = Path("/sys/fs/cgroup/memory")  # version 1's groups of memory
+# What all processes of a watcher may take: `record` of two ranks took 94 MiB at the most, `watch` 124 (2026-12-01), and
+# half as much again for larger jobs.
+WATCHER_BYTES: Final = 192 << 20
 
 
 class _Said:
@@ -49,17 +53,41 @@ def groups_that_end_together() -> list[Path]:
 
     Kubernetes has set `memory.oom.group` of every container since 1.28. Without version 2: none.
     """
+    return [folder for folder in _groups("0::", _POINT) if _ends_all(folder)]
+
+
+def may_run_short() -> bool:
+    """Whether a control group of ours is charged to its limit but for what we take, pages to be given back included.
+
+    Only there is it worth a look what is really left, and who would go before us.
+    """
+    return any(
+        _is_nearly_used(folder, "memory.max", "memory.current") for folder in _groups("0::", _POINT)
+    ) or any(
+        _is_nearly_used(folder, "memory.limit_in_bytes", "memory.usage_in_bytes")
+        for folder in _groups(":memory:", _POINT_1)
+    )
+
+
+def _groups(marker: str, point: Path) -> list[Path]:
+    """Ours and those above it, as far as they are mounted there. marker: what stands before the group in its line."""
     try:
         lines = _GROUP.read_text().splitlines()
     except (OSError, ValueError):
         return []
-    path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
+    path = next((line.partition(marker)[2] for line in lines if marker in line), "")
     if not path or ".." in path:
         return []
-    own = _POINT / path.lstrip("/")
-    return [
-        folder for folder in (own, *own.parents) if _POINT in (folder, *folder.parents) and _ends_all(folder)
-    ]
+    own = point / path.lstrip("/")
+    return [folder for folder in (own, *own.parents) if point in (folder, *folder.parents)]
+
+
+def _is_nearly_used(folder: Path, *names: str) -> bool:
+    try:
+        limit, used = ((folder / name).read_text().strip() for name in names)
+    except (OSError, ValueError):
+        return False
+    return limit.isdecimal() and used.isdecimal() and int(limit) - int(used) < WATCHER_BYTES  # "max": none
 
 
 def _ends_all(folder: Path) -> bool:
@@ -67,6 +95,14 @@ def _ends_all(folder: Path) -> bool:
         return (folder / "memory.oom.group").read_text().strip() == "1"
     except (OSError, ValueError):
         return False
+
+
+def score_of(pid: int) -> int | None:
+    """What a process says of itself, -1000 (never) to 1000; None where that is not to be read."""
+    try:
+        return _score(Path(f"/proc/{pid}/oom_score_adj"))
+    except (OSError, ValueError):
+        return None
 
 
 def no_longer() -> None:

@@ -29,6 +29,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from patience import wait_until
 from soak import TIMED, is_equal_to_its_twin
 from training import end, launch, wait_for_ranks
 
@@ -242,6 +243,8 @@ def trial(options: argparse.Namespace, folder: Path) -> None:
     training = launch(NUM_RANKS, [*arguments, *times, "--stop-file", str(stop)], TIMED, is_whole=True)
     try:
         ranks, number = wait_for_ranks(training, NUM_RANKS), 0
+        # A rank opens this file of its own with its first step.
+        wait_until(lambda: all((folder / f"times.{rank}").exists() for rank in range(NUM_RANKS)))
         before = [footprint(rank) for rank in ranks]
         while len(tally.rings) < options.attaches:
             number += 1

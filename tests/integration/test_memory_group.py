@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,15 @@ LIMITS = ("memory.max", "memory.limit_in_bytes")
 NO_SWAP = (("memory.swap.max", "0"), ("memory.swappiness", "0"))
 WIDE = 64 << 30
 SETTLED_STEPS = 25  # then it has taken what it needs
+MAPPED = 1200 << 20  # more than the whole group uses
+MAPPING = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+sum(mapped[at] for at in range(0, len(mapped), mmap.PAGESIZE))
+print("mapped", flush=True)
+time.sleep(600)
+"""
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 
@@ -126,6 +136,29 @@ def test_a_watcher_in_the_group_goes_before_the_training(job: Job, tmp_path: Pat
         job.check_trains()
     assert 0 != done.returncode
     assert "not touched" not in done.stderr
+
+
+def test_a_process_larger_than_the_groups_use_is_not_taken_for_us(job: Job, tmp_path: Path) -> None:
+    """It maps what another group has read or written, as a torch with CUDA its libraries: the kernel counts that."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.write(bytes(MAPPED))
+        file.flush()
+        command = [sys.executable, "-c", MAPPING, file.name]
+        larger = subprocess.Popen(
+            ["/bin/sh", "-c", ENTER, str(job.group), *command], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert larger.stdout is not None
+            assert "mapped\n" == larger.stdout.readline()
+            with job.room(50):
+                done = job.record(tmp_path / "run.tuirec", "/bin/sh", "-c", ENTER, str(job.group))
+                job.check_trains()
+            assert larger.poll() is None
+            assert 1 == done.returncode
+            assert f"the kernel ends process {larger.pid} before us" in done.stderr
+        finally:
+            larger.kill()
+            larger.communicate()
 
 
 def test_a_capture_ends_before_it_takes_what_the_training_needs(job: Job, tmp_path: Path) -> None:

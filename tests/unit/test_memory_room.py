@@ -81,6 +81,7 @@ class Groups:
         self.version, self.point = version, point
         self.ours = "/other"
         self.of_rank = "/pod/box"
+        self.held = ""  # of the rank, as /proc says it
         monkeypatch.setattr(procfs, "read", self._read)
         monkeypatch.setattr(cgroup, "_mounts", cgroup._mounts.__wrapped__)
 
@@ -99,6 +100,8 @@ class Groups:
     def _read(self, pid: int, name: str) -> bytes | None:
         if name == "mountinfo":
             return f"30 20 0:26 / {self.point} rw - {KINDS[self.version]}\n".encode()
+        if name == "status":
+            return self.held.encode()
         group = {RANK: self.of_rank, os.getpid(): self.ours}[pid]
         return LINES[self.version].format(group).encode()
 
@@ -291,6 +294,57 @@ def test_a_group_that_ends_as_a_whole_needs_room_for_all_of_us(
     assert f"control group {pod.parent} has 20 MiB" in refused()
     own.write_text("0::/../box\n")
     assert [] == expendable.groups_that_end_together()
+
+
+@pytest.mark.parametrize(
+    ("held_mib", "score", "is_refused"),
+    [
+        (150, 0, False),
+        (250, 0, True),
+        (60, 500, True),
+        (30, 500, False),
+        (900, -1000, False),
+        (900, 1000, False),
+    ],
+)
+def test_a_larger_process_of_the_group_would_be_taken_before_us(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch, held_mib: int, score: int, is_refused: bool
+) -> None:
+    """Of 300 MiB 100 are left: who holds the other 200, or what with its score comes to it; pages of others count."""
+    groups.ours = "/pod/box"
+    groups.put("pod/box", cgroup__procs=f"{os.getpid()}\n0\n")
+    groups.put("pod/box/below", cgroup__procs=f"{RANK}\n")
+    groups.held = f"Name:\tpython\nVmRSS:\t{(held_mib - 2) * 1024} kB\nVmSwap:\t1024 kB\nVmPTE:\t1024 kB\n"
+    scores = {os.getpid(): 1000, RANK: score}
+    monkeypatch.setattr(expendable, "score_of", scores.get)
+    if is_refused:
+        with pytest.raises(
+            FailureError, match=f"less than the 192 MiB .*the kernel ends process {RANK} before us"
+        ):
+            room.check_own([])
+    else:
+        room.check_own([])
+    groups.use("pod/box", 200)
+    room.check_own([])
+
+
+@pytest.mark.parametrize("left_mib", [191, 193, None])
+def test_only_where_a_limit_is_near_is_it_worth_a_look(
+    groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_mib: int | None
+) -> None:
+    """Of the group or one above it; as it is mounted."""
+    own = tmp_path / "cgroup"
+    own.write_text(LINES[groups.version].format("/pod/box"))
+    monkeypatch.setattr(expendable, "_GROUP", own)
+    monkeypatch.setattr(expendable, "_POINT", groups.point)
+    monkeypatch.setattr(expendable, "_POINT_1", groups.point)
+    groups.put("pod/box", **dict.fromkeys(("memory__max", "memory__limit_in_bytes"), "max\n"))
+    groups.put("pod")
+    groups.use("pod", 100 + (left_mib or 0))
+    if left_mib is None:
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            (groups.point / "pod" / name).write_text({"1": f"{UNLIMITED}\n", "2": "max\n"}[groups.version])
+    assert (left_mib == 191) == expendable.may_run_short()
 
 
 @pytest.mark.parametrize(("command", "code"), [("info", 1), ("detach", 0), ("rules", 0)])

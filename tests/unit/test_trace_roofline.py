@@ -241,6 +241,16 @@ def test_a_peak_is_measured_with_as_many_threads(measured: tuple[dict[str, Any],
     assert "1 thread:" in measured_lines(found)[0]
 
 
+def test_a_measurement_imports_nothing_from_where_we_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A torch of somebody else's in the current folder would run with our rights."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('a trap: torch')\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('a trap: json')\n")
+    monkeypatch.chdir(tmp_path)
+    assert measure_peak(1, seconds=0.05)["threads"] == 1
+
+
 def test_a_measurement_that_does_not_end_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine, not the program that measures."""
     monkeypatch.setattr(measuring, "TIMEOUT_S", 0.001)

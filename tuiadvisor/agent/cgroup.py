@@ -10,6 +10,7 @@ memory.high, memory.stat), CFS bandwidth control (cpu.cfs_quota_us) and cgroup-v
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -87,6 +88,15 @@ def memory_limits(pid: int) -> list[MemoryLimit]:
     # A group of version 1 may leave those below it out of its account.
     above = [folder for folder in groups[1:] if _text(folder / "memory.use_hierarchy").strip() != "0"]
     return [limit for folder in (*groups[:1], *above) if (limit := _memory(folder))]
+
+
+def processes(folder: Path) -> list[int]:
+    """Of a group and of those below it, as far as this process can see them."""
+    found: list[int] = []
+    for file in folder.rglob("cgroup.procs"):
+        with suppress(OSError, ValueError):
+            found += [pid for pid in map(int, file.read_text().split()) if pid]  # 0: of another namespace
+    return found
 
 
 def _memory(folder: Path) -> MemoryLimit | None:

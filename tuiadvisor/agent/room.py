@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psutil
 
-from tuiadvisor.agent import cgroup
+from tuiadvisor import expendable
+from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.errors import FailureError
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ ATTACH_BYTES: Final = 8 * MIB
 # From when an attach is let in until the kernel has all of it in its account: 64 ranks of a node were all attached to
 # within 4 s (tests/benchmarks/RESULTS.md).
 CHARGED_AFTER_S: Final = 4.0
-# What all processes of a watcher may take: `record` of two ranks took 94 MiB at the most, `watch` 124 (2026-12-01), and
-# half as much again for larger jobs.
-WATCHER_BYTES: Final = 192 * MIB
 # A rank stands still while its trace is put together and written: 40 us an event of 1.5 kB on the slowest machine it
 # was tried on, so a minute for this much, a tenth of the time after which NCCL's watchdog ends a job (ten minutes).
 MOST_TRACE_BYTES: Final = 2048 * MIB
 # Memory that a trace takes before it is written, by the size of its file: 5.8 to 6.4 times, with shapes 9 (likewise).
 MEMORY_OF_FILE: Final = 5
+_NEVER: Final = -1000  # of oom_score_adj: who says so is not taken at all
+# The kernel's oom_badness (mm/oom_kill.c), by their names in /proc/PID/status, in kB.
+_WEIGHED: Final = ("VmRSS:", "VmSwap:", "VmPTE:")
 PLACES: Final = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108  # the names below them are random and owner-only
 # By their magic numbers in statfs(2). Others may need a new block for each write (btrfs, zfs, bcachefs, f2fs) or wait
 # for a network (nfs, fuse): there a reserved page is no promise.
@@ -107,24 +108,53 @@ def take_memory(pid: int, ring_bytes: int) -> None:
 
 
 def check_own(groups: Sequence[Path]) -> None:
-    """FailureError where our own processes might use up a control group that the kernel ends as a whole.
+    """FailureError where our own processes might use up a control group and the kernel would end a training for it.
 
-    groups: of ours that it ends so (`expendable.groups_that_end_together`). A limit above them ends them, too; one
-    below takes its own processes alone.
+    groups: of ours that it ends as a whole (`expendable.groups_that_end_together`). A limit above them ends them, too;
+    one below takes its own processes alone. In other groups: where a process goes before us all the same.
     """
-    found = [
-        limit
-        for limit in cgroup.memory_limits(os.getpid())
-        if any(limit.folder in (group, *group.parents) for group in groups)
-    ]
-    least = min(found, key=lambda limit: limit.free, default=None)
-    if least is not None and least.free < WATCHER_BYTES:
-        left = f"{least.free / MIB:.0f} MiB of {least.limit / MIB:,.0f} left"
+    for limit in sorted(cgroup.memory_limits(os.getpid()), key=lambda limit: limit.free):
+        if limit.free >= expendable.WATCHER_BYTES:
+            return
+        if any(limit.folder in (group, *group.parents) for group in groups):
+            what = "all its processes, a training in it too (memory.oom.group)"
+        elif pid := _goes_before_us(limit):
+            what = f"process {pid} before us: with pages that are charged elsewhere it is larger than the group's use"
+        else:
+            continue
+        left = f"{limit.free / MIB:.0f} MiB of {limit.limit / MIB:,.0f} left"
+        needed = f"less than the {expendable.WATCHER_BYTES // MIB} MiB this may take"
         raise FailureError(
-            f"control group {least.folder} has {left}, less than the {WATCHER_BYTES // MIB} MiB this may take, and "
-            "where it runs out the kernel ends all its processes, a training in it too (memory.oom.group); raise the "
-            "limit, or watch from outside of the group"
+            f"control group {limit.folder} has {left}, {needed}, and "
+            f"where it runs out the kernel ends {what}; raise the limit, or watch from outside of the group"
         )
+
+
+def _goes_before_us(limit: cgroup.MemoryLimit) -> int:
+    """A process of the group that the kernel would take although we are more expendable; 0: none.
+
+    It takes the largest sum of what a process holds and of its oom_score_adj in thousandths of the limit. Ours is the
+    limit and a little. A process holds pages, too, that are charged to another group: those of libraries that somebody
+    else has read first, some 500 MB of a torch with CUDA. So it may be larger than a limit that it keeps.
+    """
+    own_score = expendable.score_of(os.getpid()) or 0
+    largest, found = own_score * limit.limit // expendable.MOST, 0
+    for pid in cgroup.processes(limit.folder):
+        score = expendable.score_of(pid)
+        if pid == os.getpid() or score is None or not _NEVER < score < own_score:
+            continue
+        # What is left may become that process's, in place of ours.
+        weight = _held(pid) + limit.free + score * limit.limit // expendable.MOST
+        if weight >= largest:
+            largest, found = weight, pid
+    return found
+
+
+def _held(pid: int) -> int:
+    """Bytes that the kernel weighs a process by: resident, swapped out, and its page tables."""
+    lines = (procfs.read(pid, "status") or b"").decode("ascii", "replace").splitlines()
+    words = [line.split() for line in lines]
+    return sum(int(word[1]) for word in words if word[0] in _WEIGHED and word[1].isdecimal()) * 1024
 
 
 class TraceLimit(NamedTuple):

@@ -15,7 +15,7 @@ from tuiadvisor import __version__, log
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.output import OutputError, give_up_output
 from tuiadvisor.errors import EndedError, FailureError, TuiadvisorError, one_line
-from tuiadvisor.expendable import groups_that_end_together
+from tuiadvisor.expendable import groups_that_end_together, may_run_short
 from tuiadvisor.text.printed import say_on_stderr, unbroken
 from tuiadvisor.text.terminal import shows_screens
 
@@ -246,7 +246,7 @@ def _run(arguments: list[str]) -> int:
 
 def _check_memory() -> None:
     """Where running out of memory would end a training beside us, whoever goes first: only with room. FailureError."""
-    if groups := groups_that_end_together():
+    if (groups := groups_that_end_together()) or may_run_short():
         room = importlib.import_module(
             "tuiadvisor.agent.room"
         )  # a tenth of a second that nobody else waits for

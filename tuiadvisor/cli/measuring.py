@@ -11,6 +11,7 @@ import sys
 from typing import Any, Final
 
 from tuiadvisor.errors import FailureError
+from tuiadvisor.ownpython import SAFE_PATH, own_environment
 
 TIMEOUT_S: Final = 120.0
 _PROGRAM: Final = """
@@ -51,9 +52,11 @@ print(json.dumps({"flops_s": found, "bytes_s": copied, "torch": torch.__version_
 
 def measure_peak(threads: int, seconds: float = 2.0) -> dict[str, Any]:
     """The best of products of several sizes, about so many seconds a precision. FailureError without torch."""
-    command = [sys.executable, "-c", _PROGRAM, str(threads), str(seconds)]
+    command = [sys.executable, SAFE_PATH, "-c", _PROGRAM, str(threads), str(seconds)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, env=own_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise FailureError(
             f"the measurement did not end within {TIMEOUT_S:g} s: measure while nothing else computes here"

@@ -5,6 +5,8 @@ What an assistant asks for may be what a stranger's text told it to ask for.
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from pathlib import Path
 from typing import Final
@@ -61,7 +63,9 @@ class Roots:
     def _inside(self, text: str) -> Path:
         try:
             path = (self._folders[0] / text).resolve()
-        except (OSError, RuntimeError, ValueError):  # a circle of links, a zero byte
+        except RuntimeError:  # before Python 3.13: a circle of links; later ones leave it to whoever opens it
+            raise TuiadvisorError(f"{text[:MAX_NAMED]}: {os.strerror(errno.ELOOP)}") from None
+        except (OSError, ValueError):  # a zero byte
             raise TuiadvisorError(f"{text[:MAX_NAMED]}: no path") from None
         if not any(path.is_relative_to(folder) for folder in self._folders):
             raise TuiadvisorError(
