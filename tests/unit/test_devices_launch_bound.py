@@ -97,3 +97,15 @@ def test_promise_for_whole_hosts_counts_no_wait_for_data_that_it_cures() -> None
     assert view.verdict.speedup is not None
     assert now_s / view.verdict.speedup.expected == pytest.approx(cured_s, rel=0.02)
     assert not view.verdict.at_best
+
+
+def test_slow_thread_behind_late_data_limits_its_promise_where_it_looks_at_each_loss() -> None:
+    """Rank 0 launches for 150 ms a step, and its device is done with that before the late rank is there."""
+    slow_thread = Fault("host", (0,), factor=6.0)
+    job = DeviceJob(num_ranks=2).with_faults(slow_thread, Fault("data", (1,), 160 * MS))
+    now_s, then_s = simulate(job).mean_cycle_s(), simulate(job.with_faults(slow_thread)).mean_cycle_s()
+    view = view_of(job)
+
+    assert view.verdict.speedup is not None
+    assert now_s / view.verdict.speedup.expected == pytest.approx(then_s, rel=0.06)
+    assert view.verdict.at_best

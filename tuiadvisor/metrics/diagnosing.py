@@ -45,7 +45,15 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOUR
 from tuiadvisor.metrics.series.drift import find_drift, growth_gain
 from tuiadvisor.metrics.series.what_if import Slowdown, gain, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, column_median, median
+from tuiadvisor.metrics.steps.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    column_low_median,
+    column_median,
+    median,
+    row_mean,
+)
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.level_shift import level_shift
@@ -188,16 +196,22 @@ def _without_equal_launches(
     paces_in: Callable[[Ints], Sequence[Pace | None]],
     launch_s_since: Callable[[int], Floats],
 ) -> Diagnosis:
-    """Nobody is named, and nobody takes turns, where devices wait for threads that launch for equally long."""
+    """Nobody is named, and nobody takes turns, where devices wait for threads that launch for equally long.
+
+    What a thread takes to launch limits what the cure of others brings.
+    """
     launching = [entry for entry in found.stragglers if entry.cause.is_launching and not entry.late.is_rare]
+    limits = found.thread_limits if found.stragglers else None
     turns = found.wandering and gain(
         found.steady_barrier.cycle_K, found.wandering.found.loss_K[-found.steady_barrier.cycle_K.size :]
     )
-    if not launching and not turns:
+    if not launching and not turns and limits is None:
         return found
     paces = paces_in(found.steady_steps)
     free_R, waited_for_R = are_free(paces), are_waited_for(paces)
     launch_s_RK = launch_s_since(int(found.steady_steps[0]))
+    if limits is not None:
+        found = replace(found, thread_limits=limits.with_launches(free_R, row_mean(launch_s_RK)))
     others = np.setdiff1d(found.compared_rows, [entry.late.row for entry in found.stragglers])
     alike = [
         entry
