@@ -15,7 +15,7 @@ from tuiadvisor.advisor.assemble.picture import (
 )
 from tuiadvisor.advisor.cluster.crowding import LAST_SAMPLE_NS, LEAST_CROWD_S
 from tuiadvisor.advisor.cluster.ends import deaths
-from tuiadvisor.advisor.detail.device_times import of_job
+from tuiadvisor.advisor.detail.device_times import launched_of_last, of_job
 from tuiadvisor.advisor.detail.threads_beside import (
     data_s_in,
 )
@@ -157,6 +157,7 @@ def _judged(
         on_device=intake.on_device,
         filling=intake.roster.memory.filling() if with_now else None,
         device=of_job(seen.devices),
+        launched_share=launched_of_last(seen.devices),
         pipelines=seen.pipelines,
         exchange=seen.exchange.view,
         squares=intake.loaders.squares(intake.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),

@@ -22,6 +22,7 @@ from tuiadvisor.advisor.cluster.membership import GONE
 from tuiadvisor.advisor.detail.threads_beside import (
     mean_step_s,
     thread_data_s,
+    thread_launch_s,
     thread_step_s,
     why_stale,
     why_unlike,
@@ -291,6 +292,7 @@ def _witnesses(
         thread_step_s=None
         if host is None
         else lambda rows, first: thread_step_s(by_thread, table, rows, first),
+        thread_launch_s=None if host is None else lambda first: thread_launch_s(by_thread, table, first),
         loaders_at_limit=lambda first: intake.loaders.at_limit(intake.store, table.ranks, first),
     )
 

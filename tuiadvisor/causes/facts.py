@@ -180,6 +180,7 @@ class Facts:
     on_device: bool = False  # the ranks compute on devices, and the host may run ahead of them
     filling: Filling | None = None  # the memory that is full first
     device: DeviceView | None = None  # of the typical rank
+    launched_share: float | None = None  # of the step of the device that the others wait for: see late_phase
     pipelines: Pipelines | None = None
     exchange: ExchangeView | None = None  # bucket by bucket
     squares: dict[int, Floats] = field(

@@ -224,8 +224,15 @@ def _promised(found: Gain, diagnosis: Diagnosis, group: list[LateRank]) -> tuple
 
 
 def _is_on_device(entry: LateRank) -> bool:
+    """Where it is late; of all ranks of a host, in what they mostly are."""
     cause = entry.cause
-    return cause.name != "data_wait" and not cause.is_launching and cause.off_core is None
+    name = _mostly(entry) if entry.whole_host else cause.name
+    return name != "data_wait" and not cause.is_launching and cause.off_core is None
+
+
+def _mostly(entry: LateRank) -> str:
+    """The phase that holds most of its delay."""
+    return max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
 
 
 def _hidden_words(limit: HiddenLimit) -> str:
@@ -398,7 +405,7 @@ def _words(entry: LateRank) -> str:
 def _host_words(entry: LateRank) -> str:
     if entry.cause.clock is not None:
         return f"on their devices, which run at {_clock_words(entry)}"
-    largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
+    largest = _mostly(entry)
     return f"mostly {PHASE_WORDS.get(largest, largest)}"
 
 

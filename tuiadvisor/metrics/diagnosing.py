@@ -13,6 +13,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.diagnosis import Diagnosis
 from tuiadvisor.metrics.lateness.collections import CollectionLoss, collection_loss
+from tuiadvisor.metrics.lateness.equal_launches import are_free, are_waited_for, is_alike, take_no_turns
 from tuiadvisor.metrics.lateness.held_clock import with_held_clocks
 from tuiadvisor.metrics.lateness.in_window import find_held, find_lateness, thread_data_s
 from tuiadvisor.metrics.lateness.job_losses import (
@@ -42,9 +43,17 @@ from tuiadvisor.metrics.pauses.stopped_process import share_of_stops, with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOURHOOD_STEPS
 from tuiadvisor.metrics.series.drift import find_drift, growth_gain
-from tuiadvisor.metrics.series.what_if import Slowdown, slowdown, what_if_stride
+from tuiadvisor.metrics.series.what_if import Slowdown, gain, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR
-from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_low_median, column_median, median
+from tuiadvisor.metrics.steps.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    column_low_median,
+    column_median,
+    median,
+    row_mean,
+)
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, cells, select
 from tuiadvisor.metrics.window.level_shift import level_shift
@@ -110,6 +119,8 @@ def diagnose_table(
     )
     if witnesses.paces is not None and found.stragglers:
         found = replace(found, stragglers=_with_paces(found, witnesses.paces))
+    if witnesses.paces is not None and witnesses.thread_launch_s is not None:
+        found = _without_equal_launches(found, witnesses.paces, witnesses.thread_launch_s)
     if witnesses.thread_step_s is not None and named is None:  # of an import no more steps come
         found = _without_threads_alike(found, witnesses.thread_step_s)
     found = _without_open(found)
@@ -180,6 +191,40 @@ def _without(found: Diagnosis, late: Sequence[LateRank]) -> Diagnosis:
     )
 
 
+def _without_equal_launches(
+    found: Diagnosis,
+    paces_in: Callable[[Ints], Sequence[Pace | None]],
+    launch_s_since: Callable[[int], Floats],
+) -> Diagnosis:
+    """Nobody is named, and nobody takes turns, where devices wait for threads that launch for equally long.
+
+    What a thread takes to launch limits what the cure of others brings.
+    """
+    launching = [entry for entry in found.stragglers if entry.cause.is_launching and not entry.late.is_rare]
+    limits = found.thread_limits if found.stragglers else None
+    turns = found.wandering and gain(
+        found.steady_barrier.cycle_K, found.wandering.found.loss_K[-found.steady_barrier.cycle_K.size :]
+    )
+    if not launching and not turns and limits is None:
+        return found
+    paces = paces_in(found.steady_steps)
+    free_R, waited_for_R = are_free(paces), are_waited_for(paces)
+    launch_s_RK = launch_s_since(int(found.steady_steps[0]))
+    if limits is not None:
+        found = replace(found, thread_limits=limits.with_launches(free_R, row_mean(launch_s_RK)))
+    others = np.setdiff1d(found.compared_rows, [entry.late.row for entry in found.stragglers])
+    alike = [
+        entry
+        for entry in launching
+        if waited_for_R[entry.late.row]
+        and is_alike(entry.late.row, others, free_R, launch_s_RK, entry.late.mean_excess_s)
+    ]
+    in_launches = found.wandering is not None and found.wandering.phase in {None, *phases.COMPUTE}
+    if turns and in_launches and take_no_turns(found.compared_rows, free_R, launch_s_RK, turns.loss_s):
+        found = replace(found, wandering=None)
+    return replace(_without(found, alike), slowdown=None) if alike else found
+
+
 def _without_threads_alike(found: Diagnosis, steps_since: Callable[[Ints, int], Floats]) -> Diagnosis:
     """Nobody is named for a thread that is as fast as the others: one of them is behind, by chance or by a stop.
 
@@ -192,7 +237,7 @@ def _without_threads_alike(found: Diagnosis, steps_since: Callable[[Ints, int], 
     others = others[:: -(-others.size // MAX_PEERS)]
     alike, still_open = [], []
     for entry in found.stragglers:
-        if entry.late.is_rare or not (entry.cause.is_launching or entry.cause.is_less_ahead):
+        if entry.late.is_rare or not entry.cause.is_of_thread:
             continue
         rows = np.append(entry.late.row, others)
         step_s_RK = steps_since(rows, entry.since_step if entry.late.onset_seen else 0)

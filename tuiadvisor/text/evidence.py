@@ -114,6 +114,7 @@ NAMES = {
     "data_wait_share_low": "waiting for data at least (95 %)",
     "data_wait_loss_s": "a step would be shorter by",
     "device_step_s": "step on the device's own clock",
+    "launched_share": "phases that end with their launches, share of the step",
     "device_behind_share": "device behind the training thread at most",
     "compute_share": "computing, share of the step",
     "step_s": "mean step",

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tuiadvisor.advisor.steps.step_store import MAX_STEP
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, WAIT_PARTS_BITS, EventKind
-from tuiadvisor.metrics.lateness.late_phase import KEEPS_PACE_SHARE, Pace
+from tuiadvisor.metrics.lateness.late_phase import KEEPS_PACE_SHARE, Pace, launched_share
 from tuiadvisor.metrics.steps.step_table import COMM, OTHER, StepTable, build_table
 from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import DeviceView
@@ -404,9 +404,13 @@ class DeviceTimes:
         slots = np.flatnonzero(self._complete(row)[0] & np.isin(self._steps[row[0]], steps))
         if slots.size < MIN_STEPS:
             return None
-        view = _view(self._values[row[0], slots])
-        phase_s = {name: seconds for name in COMPUTE if (seconds := view.seconds[name]) is not None}
-        return Pace(view.step_s, view.behind_s, phase_s)
+        return pace_of(_view(self._values[row[0], slots]))
+
+
+def pace_of(view: DeviceView) -> Pace:
+    """How far a device is behind its thread."""
+    phase_s = {name: seconds for name in COMPUTE if (seconds := view.seconds[name]) is not None}
+    return Pace(view.step_s, view.behind_s, phase_s)
 
 
 def _view(values: Ints) -> DeviceView:
@@ -554,3 +558,13 @@ def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
         num_steps=min(view.num_steps for view in seen),
         wait_launched=min(launched) if len(launched) == len(seen) else None,
     )
+
+
+def launched_of_last(devices: Mapping[int, DeviceView]) -> float | None:
+    """`launched_share` of the device that the others wait for, which waits least itself; None where nobody knows."""
+    seen = list(devices.values())
+    waits = [view.seconds["comm_exposed"] for view in seen]
+    if len(seen) == 1:
+        return launched_share(pace_of(seen[0]))
+    known = [(wait_s, place) for place, wait_s in enumerate(waits) if wait_s is not None]
+    return launched_share(pace_of(seen[min(known)[1]])) if known else None

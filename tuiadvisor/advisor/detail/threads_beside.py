@@ -13,6 +13,7 @@ import numpy as np
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.steps.arrays import median_or_none, row_mean
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.phases import COMPUTE
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -101,6 +102,15 @@ def thread_step_s(host: StepTable, timed: StepTable, rows: Ints, first_step: int
         if (own := row_of.get(timed.ranks[row])) is not None:
             result[place] = host.step_s_RK[own, begin:]
     return result
+
+
+def thread_launch_s(host: StepTable, timed: StepTable, first_step: int) -> Floats:
+    """Seconds that each rank of the timed table has its thread launch compute, in all steps from a job step on."""
+    begin = max(host.column_of(first_step), 0)
+    launch_s_RK = host.phase_s_PRK[[PHASE_INDEX[name] for name in COMPUTE], :, begin:].sum(axis=0)
+    row_of = {rank: row for row, rank in enumerate(host.ranks)}
+    unknown_K = np.full(launch_s_RK.shape[1], np.nan)
+    return np.array([launch_s_RK[row_of[rank]] if rank in row_of else unknown_K for rank in timed.ranks])
 
 
 def data_s_in(host: StepTable, ranks: Sequence[int], steps: Ints) -> Floats:

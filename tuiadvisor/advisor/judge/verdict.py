@@ -148,7 +148,7 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     worst = max(late, key=lambda entry: entry.late.mean_excess_s)
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
     late_by = f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; "
-    if worst.cause.is_launching or worst.cause.is_less_ahead:
+    if worst.cause.is_of_thread:
         return (
             f"{late_by}its device waits for its thread, and more steps tell whether that is slower than the others' or "
             "only behind them: threads as fast as each other stay as far apart as chance or one stop left them"

@@ -48,6 +48,8 @@ KEEPS_PACE_SHARE: Final = (
 LAST_KERNELS: Final = (
     0.25  # of a phase: what of it may still be under way when its thread has launched it all
 )
+# CUDA's queue holds 1,024 launches, and a thread takes some 4 us or more for each: a full one lasts no less.
+FULL_QUEUE_S: Final = 4e-3
 MIN_FALLEN_BACK: Final = (
     0.5  # of its excess: so much further behind than its peers' a device has work, not pauses
 )
@@ -111,10 +113,16 @@ class Cause:
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
     is_launching: bool = False  # its device waits for its thread's launches
+    may_be_launching: bool = False  # or computes longer: what is queued for it does not tell
     is_less_ahead: bool = False  # its thread is less far ahead of its device than the others' are of theirs
     more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
     storage: StorageWait | None = None  # what it waits for while it is late in data
     is_open: bool = False  # a core that it lacked, or chance, may explain it: too little was seen to tell
+
+    @property
+    def is_of_thread(self) -> bool:
+        """Whether its device may wait for its thread alone, of which the threads' own steps tell more."""
+        return self.is_launching or self.may_be_launching or self.is_less_ahead
 
     @property
     def is_collecting(self) -> bool:
@@ -274,14 +282,17 @@ def with_pace(cause: Cause, own: Pace | None, peers: Sequence[Pace]) -> Cause:
     if cause.name not in {"device", *COMPUTE_PHASES}:
         return cause
     cause = replace(cause, is_less_ahead=own is not None and _is_less_ahead(own, peers))
-    waits_s = works_s = 0.0
+    waits_s = works_s = open_s = 0.0
     for name, part_s in cause.parts.items():
+        if part_s <= 0 or name not in phases.COMPUTE or cause.name not in {"device", name}:
+            continue
         is_waiting = None if own is None else _waits_for_launches(own, peers, name, part_s)
-        if part_s > 0 and is_waiting is not None and cause.name in {"device", name}:
-            waits_s += part_s * is_waiting
-            works_s += part_s * (not is_waiting)
-    if waits_s > works_s:
+        waits_s += part_s * (is_waiting is True)
+        works_s += part_s * (is_waiting is False)
+        open_s += part_s * (is_waiting is None)
+    if waits_s > works_s + open_s:
         return replace(cause, name="host", clock=None, peers_mhz=None, is_launching=True)
+    cause = replace(cause, may_be_launching=own is not None and waits_s + open_s > works_s)
     if cause.name == "device" and works_s == 0 and cause.clock is None:
         return replace(cause, name="unknown")
     return cause
@@ -299,7 +310,46 @@ def _waits_for_launches(own: Pace, peers: Sequence[Pace], name: str, excess_s: f
     if usual and low_s - float(np.median(usual)) >= MIN_FALLEN_BACK * excess_s:
         return False
     limit_s = max(KEEPS_PACE_SHARE * own.step_s, LAST_KERNELS * own.phase_s[name])
-    return True if high_s < limit_s else False if low_s >= limit_s else None
+    if high_s >= limit_s:
+        return False if low_s >= limit_s else None
+    if high_s < FULL_QUEUE_S:
+        return True
+    # In the optimizer what was launched while they waited for this rank lies before the others.
+    if name != "optimizer" and usual and high_s < MAX_LESS_AHEAD * float(np.median(usual)):
+        return True
+    # Its last kernels, or a full queue that is short beside so long a phase: the others' is as full. As many launches
+    # last longer on a device that takes longer for each.
+    return False if _has_more_queued(own, peers, name) else None
+
+
+def _has_more_queued(own: Pace, peers: Sequence[Pace], name: str) -> bool:
+    """Whether it is surely further behind than its peers, about as much as it takes longer for the phase."""
+    seen = [peer for peer in peers if name in peer.behind_s and peer.phase_s.get(name)]
+    if not seen:
+        return False
+    longer = own.phase_s[name] / float(np.median([peer.phase_s[name] for peer in seen])) - 1
+    usual_s = float(np.median([peer.behind_s[name][1] for peer in seen]))
+    return longer > 0 and own.behind_s[name][0] >= usual_s * (1 + MIN_FALLEN_BACK * longer)
+
+
+def launched_phases(own: Pace) -> list[str]:
+    """Compute phases that a device ends when its thread has launched them: nothing is queued for it then.
+
+    Whether it computes in them or waits for the next launch its clock does not tell.
+    """
+    return [
+        name
+        for name, (_, high_s) in own.behind_s.items()
+        if high_s < FULL_QUEUE_S
+        and high_s < max(KEEPS_PACE_SHARE * own.step_s, LAST_KERNELS * own.phase_s.get(name, 0.0))
+    ]
+
+
+def launched_share(own: Pace) -> float | None:
+    """Share of a device's step in `launched_phases`; None: not known."""
+    if not own.behind_s or own.step_s <= 0:
+        return None
+    return sum(own.phase_s.get(name, 0.0) for name in launched_phases(own)) / own.step_s
 
 
 def _is_less_ahead(own: Pace, peers: Sequence[Pace]) -> bool:

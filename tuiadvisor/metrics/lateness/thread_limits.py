@@ -10,7 +10,7 @@ wait for data alone is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -69,6 +69,11 @@ class ThreadLimits:
         return ThreadLimit(
             float(least_s[longest]), float(waits_s[longest]), bool((is_hiding & np.isnan(own_s)).any())
         )
+
+    def with_launches(self, free_R: Bools, launch_s_R: Floats) -> ThreadLimits:
+        """With what free threads, which wait for no queue, take to read and to launch; seconds a step of each row."""
+        reads_s_R = np.nan_to_num(self.data_s_R) + launch_s_R
+        return replace(self, own_s_R=np.where(free_R & np.isnan(self.own_s_R), reads_s_R, self.own_s_R))
 
     def is_bound(self, row: int) -> bool:
         """Whether a row's thread waits for data for long while its device works, and yet this is idle for data."""

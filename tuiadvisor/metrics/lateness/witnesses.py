@@ -40,6 +40,8 @@ class Witnesses:
     thread_data_s: Callable[[int], Floats] | None = None
     # Of such rows since a job step, rows x all steps: the seconds that each thread took for them.
     thread_step_s: Callable[[Ints, int], Floats] | None = None
+    # The same of all rows: the seconds that it launched compute.
+    thread_launch_s: Callable[[int], Floats] | None = None
     # Since a job step, of each row: `share_at_limit` of its loader.
     loaders_at_limit: Callable[[int], Floats] | None = None
 
