@@ -16,7 +16,9 @@ from test_import_recording import imported, marked
 from tuiadvisor.advisor.cluster.device_work import device_work as told_work
 from tuiadvisor.cli import main
 from tuiadvisor.importers.computekinds import compute_kind
+from tuiadvisor.importers.kineto_rows import with_waits
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMPUTE, MEMORY
 from tuiadvisor.report.document import document
 from tuiadvisor.tui.contract.feed import FeedState
@@ -236,3 +238,14 @@ def test_the_loader_is_named_in_the_public_trace_that_is_bound_by_it(
         assert row["all"]["idle_s"] == pytest.approx(idle)
     assert "28.5 %: the training thread waits for data: the loader" in said[0]
     assert "loader" not in said[4]
+
+
+@pytest.mark.parametrize(("is_elsewhere", "wait_s"), [(True, None), (False, 0.0), (None, 0.0)])
+def test_what_ranks_wait_for_one_that_was_not_recorded_is_not_zero(
+    is_elsewhere: bool | None, wait_s: float | None
+) -> None:
+    """Two ranks of 128 wait for the others together, and hardly for each other."""
+    mine = RankArrival(0, 0, 0, 0, 0, "")
+    found = Arrivals(40, 0, (mine, replace(mine, rank=1)), (), None, is_elsewhere, "")
+
+    assert with_waits({"time_by_cause": {}}, mine, found)["time_by_cause"] == {"collective_wait_s": wait_s}

@@ -490,3 +490,23 @@ def test_an_imported_trace_leads_to_its_kernels_and_says_no_four_unknowns() -> N
     assert seen.wall is not None
     unjudged = replace(seen.wall, waterfall=(WallPart("not_judged", 1.0, 1.0),), end_to_end=None)
     assert sections.lenses(replace(seen, wall=unjudged, goodput=None, efficiency=None), 78) == []
+
+
+def test_a_sentence_that_is_cut_says_so_beside_what_stands_from_the_start() -> None:
+    """The third row asks whether it hangs; of the sentence two are left, and the second ended as if it were whole."""
+    view = views.too_early()
+    verdict = replace(view.verdict, sentence="Not decided: " + "no step has ended since the attach, " * 8)
+    ranks = tuple(replace(row, state="live", state_detail="no step seen") for row in view.ranks)
+    view = replace(view, verdict=verdict, last_step=None, ranks=ranks)
+    rows = ["".join(text for text, _ in row.spans) for row in sections.verdict(view, 80, 3)]
+
+    assert [sections.WHERE_IT_STANDS in row for row in rows] == [False, False, True]
+    assert rows[1].endswith("…")
+
+
+def test_the_overview_says_whose_clock_its_step_is_from() -> None:
+    """At 80 columns the source line has no room for it."""
+    view = views.straggler()
+
+    assert sections.step_title("step time", view) == "step time"
+    assert sections.step_title("step time", replace(view, clock="device")) == "step time, the devices' clocks"

@@ -157,7 +157,7 @@ def _judged(
         on_device=intake.on_device,
         filling=intake.roster.memory.filling() if with_now else None,
         device=of_job(seen.devices),
-        launched_share=launched_of_last(seen.devices),
+        launched_share=None if intake.roster.header.imported else launched_of_last(seen.devices),
         pipelines=seen.pipelines,
         exchange=seen.exchange.view,
         squares=intake.loaders.squares(intake.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),

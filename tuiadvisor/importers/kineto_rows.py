@@ -96,7 +96,9 @@ def with_waits(
             "kernels_by_kind": [],
             "top_kernels": [],
         }
-    wait_s = _waits(mine, found)["wait_s"]
+    # Ranks that all wait for one that was not recorded hardly wait for each other: that is not what they wait.
+    is_elsewhere = found is not None and bool(found.late_rank_not_recorded)
+    wait_s = None if is_elsewhere else _waits(mine, found)["wait_s"]
     return {**work, "time_by_cause": {**work["time_by_cause"], "collective_wait_s": wait_s}}
 
 

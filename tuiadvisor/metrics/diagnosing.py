@@ -119,7 +119,8 @@ def diagnose_table(
     )
     if witnesses.paces is not None and found.stragglers:
         found = replace(found, stragglers=_with_paces(found, witnesses.paces))
-    if witnesses.paces is not None and witnesses.thread_launch_s is not None:
+    # A trace of kernels tells who computes and who waits; its collectives were compared one by one.
+    if witnesses.paces is not None and witnesses.thread_launch_s is not None and named is None:
         found = _without_equal_launches(found, witnesses.paces, witnesses.thread_launch_s)
     if witnesses.thread_step_s is not None and named is None:  # of an import no more steps come
         found = _without_threads_alike(found, witnesses.thread_step_s)

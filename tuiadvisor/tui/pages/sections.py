@@ -86,7 +86,7 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     lines = [line((badge, role), " ", (text, "strong")) for text in rows[:1]]
     lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
     if stands_from_the_start(view) and not view.ended:
-        lines = [*lines[: max_rows - 1], indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
+        lines = [*_cut(lines, max_rows - 1, width), indent(line((WHERE_IT_STANDS, "accent")), len(badge) + 1)]
     if view.decided.would_change:
         change = wrap(f"would change it: {view.decided.would_change}", room)
         lines = _cut(lines, max(max_rows - len(change), 1), width)
@@ -247,8 +247,11 @@ def _trend_scale(view: RunView) -> str:
 
 
 def step_title(name: str, view: RunView) -> str:
-    """Return the head of the step's figures, with those that rest on the user's word."""
-    return f"{name}, {' and '.join(view.step.given)} as given" if view.step.given else name
+    """Return the head of the step's figures: on whose clock, and which of them rest on the user's word."""
+    on_devices = view.clock == "device" and view.imported is None
+    clock = ", the devices' clocks" if on_devices else ""
+    given = f", {' and '.join(view.step.given)} as given" if view.step.given else ""
+    return f"{name}{clock}{given}"
 
 
 def window(view: RunView) -> str:
