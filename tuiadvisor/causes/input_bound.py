@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Measured, Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.job_losses import CommonLoss
     from tuiadvisor.metrics.lateness.readers import Doing, Readers
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.metrics.steps.loader_stage import Stage
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 
 TURNS: Final = ", not all at once: whoever waits keeps the others waiting at the next exchange"
+OF_THREADS: Final = (
+    ", by their threads' clocks: one device at a time is idle then, and keeps the others waiting"
+)
 BEYOND: Final = 0.05  # of a step, as rule input_bound's moderate: so much more is worth a word
 ROUNDING: Final = 0.1  # of a worker: 4.1 workers' worth of work is left to four
 
@@ -52,7 +56,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "data_stretches_words": words_within(diagnosis.slow_stretches, "data_wait", data.gain)
         if data
         else "",
-        "data_turns_words": TURNS if data and _is_in_turns(data.share, data.gain) else "",
+        "data_turns_words": _turns_words(data) if data else "",
         "data_wait_since": diagnosis.input_since,
     }
 
@@ -88,6 +92,12 @@ def _waiters(diagnosis: Diagnosis, facts: Facts) -> Values:
     which = "one" if len(few) == 1 else "ones"
     each = rank_words(few) if len(few) == 1 else f"each of {rank_words(few)}"
     return {"data_waiters": f"{each}, the only {which} seen with a loader,", "data_waiters_are_few": 1}
+
+
+def _turns_words(data: CommonLoss) -> str:
+    if data.of_threads:
+        return OF_THREADS
+    return TURNS if _is_in_turns(data.share, data.gain) else ""
 
 
 def _is_in_turns(share: float, found: Gain) -> bool:
@@ -161,7 +171,7 @@ INPUT_BOUND: Final = Cause(
 job data_wait_share share of the step that even the quarter of ranks that waits least waits for its next batch
 job data_wait_share_low share lower end of the interval of data_wait_share
 job data_wait_loss_s s a step, gone if no rank waited for data
-job data_turns_words text that a step loses more than a rank waits, as ranks wait in turns; else empty
+job data_turns_words text that ranks wait in turns: a step loses more than one waits, or threads tell it; else empty
 job data_stretches_words text ", most of it for about 20 steps every 100 steps"; empty where it does not come and go
 job data_waiters text who waits for data: "every rank", or those with a loader where others have none
 job data_waiters_are_few flag 1 if only some of the ranks were seen with a loader

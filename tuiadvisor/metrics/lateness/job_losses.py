@@ -37,6 +37,9 @@ class CommonLoss:
     rows: tuple[
         int, ...
     ] = ()  # of the peers, those whose phase was seen: of a pipeline's stages some have no loader
+    of_threads: bool = (
+        False  # the share is what their threads wait: now one device is idle meanwhile, now another
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +97,16 @@ def _phase_loss(
         # Who is late for another reason keeps the step as long, though nobody waits any more.
         loss_K = np.minimum(loss_K, _without(work_RK[everybody], wait_RK[everybody]))
     cycle_s = float(cycle_K.mean())
-    shared = lower_quartile(mate_s)
+    shared, of_threads = lower_quartile(mate_s), False
     what_if = gain(cycle_K, loss_K)
     takes_turns = shared < OWN_SHARE * what_if.loss_s
     if takes_turns and thread_s_R is not None and np.isfinite(thread_s_R[sides.mates]).all():
-        shared = max(shared, min(lower_quartile(thread_s_R[sides.mates]), what_if.loss_s))
+        thread_s = min(lower_quartile(thread_s_R[sides.mates]), what_if.loss_s)
+        shared, of_threads = max(shared, thread_s), thread_s > shared
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
-    return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, tuple(rows.tolist()))
+    return CommonLoss(
+        shared / cycle_s, shared / cycle_s * spread, what_if, tuple(rows.tolist()), of_threads=of_threads
+    )
 
 
 def _without(work_RK: Floats, wait_RK: Floats) -> Floats:
