@@ -15,6 +15,7 @@ from tuiadvisor.cli import main, measuring
 from tuiadvisor.cli.measuring import measure_peak, measured_lines
 from tuiadvisor.cli.roof import summary_with_roof
 from tuiadvisor.efficiency.assess import with_counted
+from tuiadvisor.efficiency.roofline import OpWork, roofline, sentences
 from tuiadvisor.errors import FailureError
 from tuiadvisor.events import MeasuredPeak
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
@@ -305,3 +306,16 @@ def test_a_shape_nested_beyond_any_is_no_shape() -> None:
     assert 0 == flops
     while nested:  # let go from outside in: freeing it at once would go as deep
         nested = nested[0]  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_lever"),
+    [("aten::addmm", True), ("aten::bmm", False), ("aten::_flash_attention_forward", False)],
+)
+def test_a_larger_batch_is_no_lever_of_what_belongs_to_each_sample(name: str, is_lever: bool) -> None:
+    """Twice the samples are twice the operands of a batched product, and of attention."""
+    bound = OpWork(name, "8x16x16", "bfloat16", 10, 1e-3, 1e6, 1e6)
+    (_, lever) = sentences(roofline([bound], "NVIDIA H100 80GB HBM3", on_cpu=False))
+
+    assert "memory-bound" in lever
+    assert ("the lever is larger batches" in lever) == is_lever

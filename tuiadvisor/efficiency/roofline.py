@@ -6,6 +6,7 @@ can move, so its intensity is an upper bound, and one that is memory-bound here 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from tuiadvisor.events import MeasuredPeak
 
+# Both operands are of a sample: batched products and attention.
+OF_EACH_SAMPLE: Final = re.compile(r"bmm|attention|attn|flash|sdpa", re.IGNORECASE)
 MAX_DOTS: Final = 40
 NO_SHAPES: Final = (
     "the trace has no shapes: record it with record_shapes=True, or tuiadvisor capture RANK --flops"
@@ -130,6 +133,13 @@ def _peak(
     return Peak(best.flops, best.bytes_s, None, words)
 
 
+def _more_a_byte(name: str) -> str:
+    """What gives an operation that memory bounds more work a byte: a batch does where all of it shares an operand."""
+    if OF_EACH_SAMPLE.search(name):
+        return "fusing it with its neighbours: a larger batch brings as many bytes more as work"
+    return "larger batches, or fusing it with its neighbours"
+
+
 def sentences(found: Roofline) -> list[str]:
     """What the roof says of the next lever."""
     if not found.dots or found.peak_flops is None:
@@ -142,14 +152,16 @@ def sentences(found: Roofline) -> list[str]:
     if whole > 0:
         said.append(
             f"{found.counted_s / whole:.0%} of the operations' time multiplies matrices, {memory / whole:.0%} of it "
-            f"in shapes that memory bounds; {found.other_s / whole:.0%} goes element by element, where only fusing "
-            "helps.".replace("%", " %").replace("  %", " %")
+            f"in shapes that memory bounds; {found.other_s / whole:.0%} goes into the rest (element by "
+            "element, softmax, norms, copies), where only fusing helps.".replace("%", " %").replace(
+                "  %", " %"
+            )
         )
     for dot in lost:
         # A CPU without units for it multiplies slower in half precision: 0.7 against 77 GFLOP/s, measured.
         precision = "" if found.device == CPU else ", or a lower precision"
         lever = (
-            "larger batches, or fusing it with its neighbours" if dot.bound == "memory"
+            _more_a_byte(dot.name) if dot.bound == "memory"
             else f"larger or better aligned sizes{precision}"
         )  # fmt: skip
         said.append(
