@@ -12,6 +12,7 @@ from unit.test_named_lines import looked_at
 from unit.test_stack_cards import card
 
 from tuiadvisor.agent.stack_samples import packed
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.guided import guided
 from tuiadvisor.session.intent import Intent
@@ -62,8 +63,8 @@ def beside(stack: list[int], *workers: list[int]) -> list[dict[str, Any]]:
     return [*looks, *([entry(2, [*workers] * 75, worker=1)] if workers else [])]
 
 
-def session_of(view: RunView) -> Session:
-    return conduct([Recorded("run", view)], Intent(), {}, load_questions())
+def session_of(view: RunView, answers: dict[str, str | float] | None = None) -> Session:
+    return conduct([Recorded("run", view)], Intent(), answers or {}, load_questions())
 
 
 def weights_of(session: Session) -> dict[str, tuple[float | None, float]]:
@@ -114,9 +115,48 @@ def test_a_look_moves_causes_up_and_down(job: Job, entries: list[dict[str, Any]]
     """It named the line in the ONE change, and left the list of causes as it was."""
     unseen = weights_of(session_of(looked_at(job)))
     seen = weights_of(session_of(looked_at(job, *entries)))
-    assert seen[up][1] > unseen.get(up, (None, 0.0))[1]
+    # Beside a line that explains the rank's lateness all of them have little: what counts is how they stand together.
+    assert seen[up][1] / seen[down][1] > unseen.get(up, (None, 0.0))[1] / unseen[down][1]
     assert seen[down][1] < unseen[down][1]
     assert unseen[down][1] == seen[down][0], "before the look it was what it is without one"
+
+
+@pytest.mark.parametrize(("job", "stack"), [(LATE, OWN), (LATE_IN_DATA, IN_DATASET)])
+@pytest.mark.parametrize("said", ["yes", "no"])
+def test_a_line_that_explains_the_lateness_outranks_what_answers_suppose(
+    job: Job, stack: list[int], said: str
+) -> None:
+    """A sleep was named, and after a yes the ONE change was to keep the next run off that host."""
+    view = looked_at(job, *beside(stack))
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    first = found.actions[0].text
+    assert first.startswith("Shorten what rank 2 does at ")
+    asks = ("shards_equal", "host_shared", "lengths_vary", "host_cpus_full", "storage_at_ceiling")
+    assert {*asks} <= {one.id for one in load_questions()}
+    for given in ({}, *({name: said} for name in asks), dict.fromkeys(asks, said)):
+        dialogue = session_of(view, given).dialogue
+        assert (given, first) == (given, dialogue.change)
+        leads = dialogue.causes[0]
+        assert leads.words.startswith("what rank 2 does at ")
+        assert leads.now >= MIN_COVER
+        assert dialogue.question is None or dialogue.question.id not in asks
+
+
+def test_before_the_look_the_line_was_no_cause() -> None:
+    """It stands there as new, beside what stood there before."""
+    causes = session_of(looked_at(LATE, *beside(OWN))).dialogue.causes
+    assert [None] == [one.before for one in causes if one.words.startswith("what rank 2 does at ")]
+    assert len([one for one in causes if one.before is not None]) > 1
+
+
+def test_a_line_that_the_peer_is_at_too_leaves_what_slows_the_rank_down_open() -> None:
+    """Work of both that takes one of them longer: its host may be the cause, and answers say so."""
+    entries = [entry(2, [OWN, BACKWARD] * 75), entry(0, [OWN, BACKWARD, BACKWARD, BACKWARD, BACKWARD] * 30)]
+    view = looked_at(LATE, *entries)
+    (found,) = [one for one in view.findings if one.id == "straggler"]
+    assert "named_line" not in found.evidence
+    weights = weights_of(session_of(view, {"host_shared": "yes"}))
+    assert "a host busy with other work" == next(iter(weights))
 
 
 def test_a_rank_in_its_loader_is_late_there_whatever_phase_it_was_booked_under() -> None:

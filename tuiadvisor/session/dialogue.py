@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import decide
 from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
-from tuiadvisor.session.measured import measured_answers, with_measured
+from tuiadvisor.session.measured import measured_answers, with_measured, without_look
 from tuiadvisor.session.other_size import size_words, wanted_outcome
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.relevance import choices
@@ -325,7 +325,7 @@ def _causes(material: Material, was: Material | None, *, is_first: bool) -> tupl
     if _hangs(material):
         return ()
     if was is None and is_first and material.run.look is not None:
-        was = replace(material, run=replace(material.run, look=None))
+        was = replace(material, run=without_look(material.run))
     now, before = _weights(material), {} if was is None else _weights(was)
     return tuple(Cause(words, before.get(words), share) for words, share in now.items())
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.session.measured import with_measured
-from tuiadvisor.views.measured import is_looked_into
+from tuiadvisor.views.measured import is_looked_into, line_of
 from tuiadvisor_rules.loader import RISKS
 
 if TYPE_CHECKING:
@@ -37,13 +37,15 @@ def levers(
 
     The overview names a finding's first action, and what was measured has ordered them there already: no risk moves
     another before it. Nor does an answer that was measured where looks chose the actions or named the line of code,
-    for they are of what is slow itself.
+    for they are of what is slow itself. Where a line of the rank's own explains its lateness no answer moves any: that
+    was seen, and an answer tells what else may be.
     """
     every = with_measured(run, answers)
     found = []
     for finding in run.findings:
         is_named = run.look is not None and run.look.rank in finding.ranks
         heard = answers if is_named or is_looked_into(finding) else every
+        heard = {} if line_of(finding)[0] else heard
         for action in finding.actions:
             said = list(_said(action, heard, questions))
             score = sum(sign for sign, _ in said)

@@ -5,9 +5,10 @@ In: Facts.  Out: answers with what they rest on. Between two thresholds a measur
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.views.measured import Measured, of_hosts
+from tuiadvisor.views.measured import Measured, of_hosts, without_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,11 @@ def measured_answers(run: Facts) -> dict[str, Measured]:
 def with_measured(run: Facts, answers: Mapping[str, str | float]) -> dict[str, str | float]:
     """What was answered, and what was measured where nothing was."""
     return {**{name: found.answer for name, found in measured_answers(run).items()}, **answers}
+
+
+def without_look(run: Facts) -> Facts:
+    """As it was before the stacks of a rank were looked at: neither what they say it does, nor the line they named."""
+    return replace(run, look=None, findings=tuple(without_line(one) for one in run.findings))
 
 
 def readers_do(run: Facts) -> dict[str, float]:

@@ -4,16 +4,19 @@ In: findings, answers.  Out: weights that sum to 1, heaviest first. The weight i
 is the loss of the findings that a cause would explain, doubled by each answer for it and halved by each against it.
 What is taken from causes so and given to none of the others is something else's, which no finding names. Where those
 who read for all ranks, or for a late one, were looked at, what they were met doing divides the loss among its causes.
+Where stacks named the line at which a late rank alone spends its time, that share of the loss is the line's, whatever
+is answered; the other causes have what is left.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.evidence import EXPOSED_PART
 from tuiadvisor.session.measured import STACKS, reader_does, readers_do
+from tuiadvisor.views.measured import line_of
 from tuiadvisor.views.pipeline import STAGE_FINDINGS
 
 if TYPE_CHECKING:
@@ -189,20 +192,36 @@ TABLE: Final = (
 def weights(run: Facts, answers: Mapping[str, str | float]) -> dict[str, float]:
     """Words of each cause with its share of all weight, heaviest first."""
     found: dict[str, float] = {}
-    taken, best = 0.0, -math.inf
-    for words, loss_s, speaks in _causes(run, answers):
-        score = sum(_sign(mark, answers) for mark in speaks)
-        found[words] = found.get(words, 0.0) + loss_s * FACTOR**score
-        taken, best = taken + loss_s * (1 - FACTOR ** min(score, 0)), max(best, score)
+    heard = [(each, sum(_sign(mark, answers) for mark in each.speaks)) for each in _causes(run, answers)]
     # Where every cause was spoken against they would all stand as before: not one of the answers would show.
-    if best < 0 and taken:
-        found[ELSE] = taken
+    is_else = max((score for _, score in heard), default=0) < 0
+    for each, score in heard:
+        weight = each.loss_s * FACTOR**score
+        taken = each.loss_s - weight if is_else else 0.0
+        line, share = each.line[0], min(each.line[1], 1 - LEAST_MET)
+        for words, part in (
+            (each.words, weight * (1 - share)),
+            (ELSE, taken * (1 - share)),
+            (line, (weight + taken) * share),
+        ):
+            if part:
+                found[words] = found.get(words, 0.0) + part
     total = sum(found.values())
-    order = sorted(found.items(), key=lambda pair: -pair[1])
+    order = sorted(found.items(), key=lambda pair: (-pair[1], pair[0] == ELSE))
     return {words: weight / total for words, weight in order}
 
 
-def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[str, float, Marks]]:
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """One that may be behind what was found."""
+
+    words: str
+    loss_s: float
+    speaks: Marks = ()
+    line: tuple[str, float] = ("", 0.0)  # of code that stacks named, and the share of the loss spent there
+
+
+def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[_Cause]:
     explained: set[str] = set()
     parts, doing = _device_parts(run), readers_do(run)
     for suspect in TABLE:
@@ -215,18 +234,22 @@ def _causes(run: Facts, answers: Mapping[str, str | float]) -> Iterator[tuple[st
         if suspect.only_seen and not any(each.get(which) for each in does for which in suspect.doing):
             continue
         lost = [
-            *(_loss(one) * _part(suspect, each) for one, each in zip(findings, does, strict=True)),
-            *(parts[name] for name in suspect.of & parts.keys()),
+            *(
+                (_loss(one) * _part(suspect, each), line_of(one))
+                for one, each in zip(findings, does, strict=True)
+            ),
+            *((parts[name], ("", 0.0)) for name in suspect.of & parts.keys()),
         ]
         if lost:
             explained |= {one.id for one in findings} | (suspect.of & parts.keys())
-            yield suspect.words, max(lost), suspect.speaks
+            loss_s, line = max(lost, key=itemgetter(0))
+            yield _Cause(suspect.words, loss_s, suspect.speaks, line)
     for finding in run.findings:
         if finding.id not in explained:
-            yield _seen(finding) or finding.title, _loss(finding), ()
+            yield _Cause(_seen(finding) or finding.title, _loss(finding), line=line_of(finding))
     for name, lost_s in parts.items():
         if name not in explained:
-            yield name, lost_s, ()
+            yield _Cause(name, lost_s)
 
 
 def _part(suspect: Suspect, doing: Mapping[str, float]) -> float:

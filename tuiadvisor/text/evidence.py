@@ -95,6 +95,8 @@ NAMES = {
     "storage_share": "waiting for storage, share of the looks at who reads for it",
     "peers_storage_share": "the same of its typical peer",
     "seen_cause": "seen to make it late",
+    "named_line": "named by its stacks",
+    "named_line_share": "of the loss, spent there",
     "transfer_s": "communication after the last arrival",
     "transfer_share": "that communication, share of the step",
     "transfer_share_low": "that communication at least (95 %)",

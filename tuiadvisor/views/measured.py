@@ -6,7 +6,7 @@ decides nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ CPUS_FULL, CPUS_FREE = 0.9, 0.8  # shares of all processors of the busiest host
 MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
 DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
 DISK_BUSY: Final = 0.9  # of the time: below it says nothing, for data may come over the network
+# In a finding's evidence: the line of code that sampled stacks named, in words, and the share of its loss spent there.
+NAMED_LINE, NAMED_LINE_SHARE = "named_line", "named_line_share"
 # No request to a file server is in it: a host whose readers all wait for NFS or FUSE has 0 %.
 IOWAIT: Final = "of local disks alone"
 
@@ -110,6 +112,20 @@ def of_hosts(run: Watched) -> dict[str, Measured]:
 def is_looked_into(finding: Finding) -> bool:
     """Whether looks at its processes found what it is: a late rank's cause, or what those do who read for all."""
     return any(finding.evidence.get(name) is not None for name in ("seen_cause", "readers_storage_share"))
+
+
+def line_of(finding: Finding) -> tuple[str, float]:
+    """What stacks saw the rank do that its peer does not, in words, and its share of the loss; "" and 0 for none."""
+    words, share = (finding.evidence.get(name) for name in (NAMED_LINE, NAMED_LINE_SHARE))
+    return (words, float(share)) if isinstance(words, str) and isinstance(share, int | float) else ("", 0.0)
+
+
+def without_line(finding: Finding) -> Finding:
+    """The finding as it was before stacks named a line, but for what is to be done."""
+    kept = {
+        name: value for name, value in finding.evidence.items() if name not in {NAMED_LINE, NAMED_LINE_SHARE}
+    }
+    return replace(finding, evidence=kept)
 
 
 def _host_cpus(run: Watched) -> Measured | None:

@@ -1,6 +1,7 @@
 """The line of code that sampled stacks named, in place of the advice to look for it.
 
 In: judged findings, StackCards.  Out: the same findings; their first action names the line where one explains the loss.
+A line at which the peer is not is in the evidence too, with its share of the loss: no answer outranks what was seen.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.assemble.stack_cards import own_time, peer_time
+from tuiadvisor.metrics.sampling.line_kinds import COLLECTIVE
+from tuiadvisor.metrics.sampling.line_shares import LIMITS
+from tuiadvisor.views.measured import NAMED_LINE, NAMED_LINE_SHARE
 from tuiadvisor.views.run_view import Action
 from tuiadvisor.views.stall import HANG
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.views.run_view import Finding
-    from tuiadvisor.views.stack_card import StackCard
+    from tuiadvisor.views.stack_card import CardLine, StackCard
 
 ASKS_FOR_LINES: Final = re.compile(r"\btuiadvisor stacks \S+ --lines\b")
 ASKS_FOR_STACKS: Final = re.compile(r"\btuiadvisor stacks\b|C shows the line of code")
@@ -86,22 +90,43 @@ def _with_line(found: Finding, cards: Sequence[StackCard]) -> Finding:
     named = Action(text, None, asks[0].risk, "an hour")
     # What is to be changed is a line of the training's own, whatever part of the step it is in.
     rest = tuple(act for act in found.actions if act not in asks)
-    return replace(found, actions=(named, *rest), layer="application")
+    evidence = found.evidence | (_explained(found, card) if card is not None else {})
+    return replace(found, actions=(named, *rest), layer="application", evidence=evidence)
+
+
+def _explained(found: Finding, card: StackCard) -> dict[str, float | str]:
+    """The line and what it explains, where the rank alone is at it; nothing where a reason is still to be asked for.
+
+    Work that the peer does as well, for less, may be slow for whatever slows the rank down.
+    """
+    more = _most_beyond_peer(card)
+    if more is None or card.kind in {"", COLLECTIVE} or not found.loss_s_per_step:
+        return {}
+    if (more.peer_share or 0.0) >= LIMITS["little_of_peer"].value * more.share:
+        return {}
+    share = ((more.seconds or 0.0) - (more.peer_seconds or 0.0)) / found.loss_s_per_step
+    if share < LEAST_OF_LOSS:
+        return {}
+    named = f"what rank {card.rank} does at {more.place} in {more.name}"
+    return {NAMED_LINE: named, NAMED_LINE_SHARE: min(share, 1.0)}
+
+
+def _most_beyond_peer(card: StackCard) -> CardLine | None:
+    return next((line for line in card.lines if line.differs and line.share > (line.peer_share or 0.0)), None)
 
 
 def _change(found: Finding, card: StackCard) -> str:
     """What to change at the line that explains the finding; "" where the look names none."""
     if found.phase == "data_wait" and card.workers:
-        first = card.workers[0]
-        if first.share < LEAST_OF_SAMPLES:
+        most = card.workers[0]
+        if most.share < LEAST_OF_SAMPLES:
             return ""
-        share = f"{100 * first.share:.0f} % of their time"
-        return f"Shorten what the loader's workers of rank {card.rank} do at {first.place} in {first.name}: {share}."
-    more = [line for line in card.lines if line.differs and line.share > (line.peer_share or 0.0)]
-    if not more or more[0].seconds is None or more[0].peer_seconds is None or card.peer is None:
+        share = f"{100 * most.share:.0f} % of their time"
+        return f"Shorten what the loader's workers of rank {card.rank} do at {most.place} in {most.name}: {share}."
+    first = _most_beyond_peer(card)
+    if first is None or first.seconds is None or first.peer_seconds is None or card.peer is None:
         return ""
-    first = more[0]
-    longest_s = (first.seconds or 0.0) - (first.peer_seconds or 0.0) + (first.margin_s or 0.0)
+    longest_s = first.seconds - first.peer_seconds + (first.margin_s or 0.0)
     if found.loss_s_per_step is None or longest_s < LEAST_OF_LOSS * found.loss_s_per_step:
         return ""
     # A thread that waits for its loader stands at one line too; what it waits for is not done there.
