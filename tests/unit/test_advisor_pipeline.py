@@ -65,7 +65,7 @@ def test_a_heavy_stage_is_named_with_what_it_costs(rank: int, factor: float) -> 
     assert view.step.median_s is not None
     even = pipeline_run(replace(ENOUGH, heavy=tuple((stage, 1 + (factor - 1) / 4) for stage in range(4))))
     assert even.step.median_s is not None
-    most_s = finding.evidence["most_loss_s"]
+    most_s = finding.evidence["pace_loss_s"]
     assert view.step.median_s - healthy.step.median_s == pytest.approx(most_s, rel=0.1)
     assert view.verdict.speedup is not None
     assert even.step.median_s == pytest.approx(view.step.median_s / view.verdict.speedup.expected, rel=0.03)

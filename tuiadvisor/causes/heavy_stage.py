@@ -63,7 +63,7 @@ def _measured(
     host_of = dict(zip(diagnosis.table.ranks, diagnosis.table.hosts, strict=True))
     hosts = tuple(sorted({host_of[rank] for rank in ranks if rank in host_of}))
     is_work = is_partition == 1 and not _has_host_alone(hosts, ranks, host_of)
-    gain, most = _gains(slowest, is_partition, is_work=is_work)
+    gain, at_pace = _gains(slowest, is_partition, is_work=is_work)
     values: Values = {
         **job,
         "ranks": rank_words(ranks),
@@ -73,9 +73,9 @@ def _measured(
         "loss_s": gain.loss_s if gain else None,
         "loss_share": gain.loss_s / gain.step_s if gain else None,
         "loss_share_low": gain.loss_low_s / gain.step_s if gain else None,
-        "most_loss_s": most.loss_s if most else None,
-        "most_loss_share": most.loss_s / most.step_s if most else None,
-        "most_loss_share_low": most.loss_low_s / most.step_s if most else None,
+        "pace_loss_s": at_pace.loss_s if at_pace else None,
+        "pace_loss_share": at_pace.loss_s / at_pace.step_s if at_pace else None,
+        "pace_loss_share_low": at_pace.loss_low_s / at_pace.step_s if at_pace else None,
         "even_loss_s": slowest.even_s,
         "excess_s": float(work_S[row] - typical(work_S)),
         "excess_share": float(slowest.excess_S[row]),
@@ -117,13 +117,13 @@ def _has_host_alone(hosts: tuple[str, ...], ranks: tuple[int, ...], host_of: dic
 def _gains(
     slowest: PipelineLimits, is_partition: int | None, *, is_work: bool
 ) -> tuple[Gain | None, Gain | None]:
-    """(what is promised, the most that any cure brings): of the stages' work, of their rank, or of the one or other."""
+    """(what is promised, what the others' pace would bring): by the latter it is judged how heavy the stage is."""
     pace = slowest.heavy_gain
     if pace is None or slowest.even_s is None or is_partition == 0:
         return pace, pace
     even = part_of(pace, slowest.even_s / pace.loss_s if pace.loss_s > 0 else 0.0)
     if is_work:
-        return even, even
+        return even, pace
     return replace(even, loss_high_s=pace.loss_high_s, speedup_high=pace.speedup_high), pace
 
 
@@ -141,9 +141,9 @@ stage phase_words text the same in plain words
 stage loss_s s a step, gone with its work spread evenly; of a rank that is slow, once it takes as long as the others
 stage loss_share share of the step
 stage loss_share_low share lower end of its interval
-stage most_loss_s s a step, gone if the stage took as long as the others; that only where its rank may be what is slow
-stage most_loss_share share of the step
-stage most_loss_share_low share lower end of its interval
+stage pace_loss_s s a step, gone if the stage took as long as the others; had only where its rank is slow
+stage pace_loss_share share of the step
+stage pace_loss_share_low share lower end of its interval
 stage even_loss_s s a step, gone if the same work were spread evenly over the stages
 stage excess_s s a step by which the stage takes longer than the typical one
 stage excess_share share its excess as a share of the typical stage's time
