@@ -1,7 +1,7 @@
 """`python release/site_pages.py FOLDER`: the pages of the site in one folder, for mkdocs (`make docs`).
 
 Pages of docs/ and of the root go there as they are, but for their links: those that lead out of the site, to a file of
-the sources, become its name.
+the sources, become its name. A link to a rule's file, which is what a checkout has, goes to its finding's section.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ MOVED: Final = {
     "CHANGELOG.md": "changelog.md",
     "rules/README.md": "rules.md",
 }
+FINDINGS: Final = "reference/findings.md"  # one section a rule, by its id
+RULE: Final = re.compile(r"\]\([./]*rules/catalog/(\w+)\.toml\)")
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^()\s]+)\)")
 FENCE: Final = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
@@ -60,6 +62,7 @@ def assemble(folder: Path) -> None:
 
 def relinked(text: str, name: str, placed: dict[str, str], made: set[str]) -> str:
     """The page with its links as the site needs them; name: its path in the sources."""
+    here = str(PurePosixPath(placed[name]).parent)
 
     def changed(found: re.Match[str]) -> str:
         mark, words, target = found.groups()
@@ -72,9 +75,10 @@ def relinked(text: str, name: str, placed: dict[str, str], made: set[str]) -> st
             inside = placed[meant]
         elif not (meant.startswith("docs/") and (inside in made or (ROOT / meant).is_file())):
             return f"{words} (`{meant}`)" if words != meant else f"`{meant}`"
-        here = str(PurePosixPath(placed[name]).parent)
         return f"{mark}[{words}]({relpath(inside, here)}{hash_}{anchor})"
 
+    if FINDINGS in made:  # their words are code, which is left as it is below
+        text = RULE.sub(rf"]({relpath(FINDINGS, here)}#\1)", text)
     parts = FENCE.split(text)
     return "".join(part if at % 2 else LINK.sub(changed, part) for at, part in enumerate(parts))
 

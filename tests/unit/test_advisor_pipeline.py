@@ -52,24 +52,55 @@ def test_a_healthy_pipeline_is_kept(schedule: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("rank", "factor"), crossed([0, 1, 2, 3], [1.25, 2.0]))
 def test_a_heavy_stage_is_named_with_what_it_costs(rank: int, factor: float) -> None:
-    """At each position, against the same run without it: loss within a tenth, predicted step within 3 %."""
+    """At each position, against the same run without it, and against its work spread evenly: most loss within a tenth.
+
+    Alone in the job its pipeline does not tell whether the stage or its rank is heavy: promised is the less, up to the
+    more, and both predicted steps are within 3 %.
+    """
     healthy = pipeline_run(ENOUGH)
     view = pipeline_run(replace(ENOUGH, heavy=((rank, factor),)))
     assert [("heavy_stage", (rank,), None)] == above_info(view)
     (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
     assert healthy.step.median_s is not None
     assert view.step.median_s is not None
-    assert view.step.median_s - healthy.step.median_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    even = pipeline_run(replace(ENOUGH, heavy=tuple((stage, 1 + (factor - 1) / 4) for stage in range(4))))
+    assert even.step.median_s is not None
+    most_s = finding.evidence["pace_loss_s"]
+    assert view.step.median_s - healthy.step.median_s == pytest.approx(most_s, rel=0.1)
     assert view.verdict.speedup is not None
-    predicted = view.step.median_s / view.verdict.speedup.expected
-    assert healthy.step.median_s == pytest.approx(predicted, rel=0.03)
+    assert even.step.median_s == pytest.approx(view.step.median_s / view.verdict.speedup.expected, rel=0.03)
+    assert healthy.step.median_s == pytest.approx(view.step.median_s / view.verdict.speedup.high, rel=0.03)
+    assert "with its work spread evenly the mean step would take" in view.verdict.sentence
+    assert "if it is not its work but its rank that is slow" in view.verdict.sentence
     assert rank == pipeline_of(view).split_stage
     excess = pipeline_of(view).stages[rank].excess
     assert factor - 1 == pytest.approx(excess, abs=0.03)
     even_s, loss_s = finding.evidence["even_loss_s"], finding.loss_s_per_step
     assert isinstance(even_s, float)
-    assert loss_s is not None
-    assert 0 < even_s < loss_s
+    assert isinstance(most_s, float)
+    assert loss_s == pytest.approx(even_s)
+    assert 0 < even_s < most_s
+    shown = view.prospects[0]
+    assert (shown.step_s, shown.low_s) == pytest.approx(
+        (shown.now_s - even_s, shown.now_s / view.verdict.speedup.high)
+    )
+
+
+def test_a_stage_that_is_heavy_in_every_pipeline_promises_what_spreading_its_work_brings() -> None:
+    """Two pipelines beside each other on one host: no rank is slow, so no step gets as short as without that work."""
+    view = pipeline_run(replace(ENOUGH, num_pipelines=2, heavy=((1, 1.6), (5, 1.6))))
+    even = pipeline_run(
+        replace(ENOUGH, num_pipelines=2, heavy=tuple((rank, 1 + 0.6 / 4) for rank in range(8)))
+    )
+    (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
+    assert (finding.evidence["is_partition"], finding.evidence["is_work"]) == (1, 1)
+    assert view.verdict.speedup is not None
+    assert view.step.mean_s is not None
+    assert even.step.mean_s is not None
+    assert even.step.mean_s == pytest.approx(view.step.mean_s / view.verdict.speedup.expected, rel=0.03)
+    assert even.step.mean_s < 1.03 * view.step.mean_s / view.verdict.speedup.high
+    assert "if it is not its work" not in view.verdict.sentence
+    assert finding.loss_s_per_step == pytest.approx(finding.evidence["even_loss_s"])
 
 
 LONG = Pipeline(num_ranks=2, num_steps=10, forward_s=20 * MS, backward_s=40 * MS, recorded=(2, 3, 4))
@@ -418,15 +449,18 @@ def test_goodput_counts_what_the_stages_wait_for_each_other() -> None:
     assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))
 
 
-@pytest.mark.parametrize("num_pipelines", [1, 2])
-def test_goodput_does_not_contradict_what_the_heavy_stage_costs(num_pipelines: int) -> None:
-    """Without it a step would take half as long: then not more than half of it is useful, whoever waits where."""
+@pytest.mark.parametrize(("num_pipelines", "least"), [(1, 0.35), (2, 0.45)])
+def test_goodput_does_not_contradict_what_the_heavy_stage_costs(num_pipelines: int, least: float) -> None:
+    """What it costs is not useful, whoever waits where.
+
+    Its rank alone is slow where another pipeline is not: mended it takes half as long. Else its work may be spread.
+    """
     view = pipeline_run(replace(ENOUGH, num_pipelines=num_pipelines, heavy=((1, 2.2),)))
     (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
     assert finding.loss_s_per_step is not None
     assert view.step.mean_s is not None
     share = finding.loss_s_per_step / view.step.mean_s
-    assert share > 0.45
+    assert share > least
     assert view.goodput_losses["heavy_stage"] == pytest.approx(share, abs=0.02)
     assert view.goodput is not None
     assert view.goodput <= 1 - share + 0.02

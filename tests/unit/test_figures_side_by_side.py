@@ -82,11 +82,19 @@ def test_a_pipeline_on_devices_says_whose_clock_its_times_are_by() -> None:
 
 
 def test_moving_layers_promises_what_moving_layers_brings() -> None:
-    """The headline is of a stage at the others' pace; its layers go to these, which then take longer."""
-    (found,) = (one for one in whole_view(str(STAGES)).findings if one.id == "heavy_stage")
+    """The layers go to the others, which then take longer: verdict, finding and action 1 are of that alike."""
+    view = whole_view(str(STAGES))
+    (found,) = (one for one in view.findings if one.id == "heavy_stage")
     even_s = found.evidence["even_loss_s"]
     assert isinstance(even_s, float)
-    assert even_s < (found.loss_s_per_step or 0.0)
+    assert even_s == pytest.approx(found.loss_s_per_step)
+    assert view.step.mean_s is not None
+    assert view.verdict.speedup is not None
+    now_s = view.step.mean_s
+    assert now_s - even_s == pytest.approx(now_s / view.verdict.speedup.expected, rel=1e-3)
+    assert f"with its work spread evenly the mean step would take {1e3 * (now_s - even_s):.3g} ms" in (
+        view.verdict.sentence
+    )
     assert f"spread evenly, the same work takes {1e3 * even_s:.3g} ms a step less" in found.actions[0].text
 
 

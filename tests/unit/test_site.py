@@ -136,6 +136,36 @@ def test_links_out_of_the_site_become_names_of_files() -> None:
     )
 
 
+def test_a_link_to_a_rule_becomes_one_to_its_finding() -> None:
+    page = "[`hang`](../../rules/catalog/hang.toml)"
+    assert relinked(page, "docs/symptoms/hang.md", sources(), {"reference/findings.md"}) == (
+        "[`hang`](../reference/findings.md#hang)"
+    )
+
+
+def test_every_link_of_a_page_leads_somewhere_in_a_checkout() -> None:
+    """The site has pages that only `make docs` makes; who reads the sources does not have them.
+
+    A piece of news is read where it comes to stand, in the changelog at the root.
+    """
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not installed: which pages are ours is not known")
+    listed = subprocess.run([git, "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no checkout of git: which pages are ours is not known")
+    wrong, looked_at = [], 0
+    for name in listed.stdout.split():
+        folder = "" if name.startswith("changes/+") else dirname(name)
+        for target in LINK.findall(CODE.sub("", (ROOT / name).read_text(encoding="utf-8"))):
+            path = target.partition("#")[0]
+            if path and ":" not in path:
+                looked_at += 1
+                wrong += [] if (ROOT / folder / path).exists() else [(name, target)]
+    assert wrong == []
+    assert looked_at > 100
+
+
 def test_the_navigation_names_every_page(site: Path) -> None:
     def named(entry: object) -> list[str]:
         if isinstance(entry, dict):

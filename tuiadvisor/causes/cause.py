@@ -41,6 +41,8 @@ class Measured:
     details: Details = field(default_factory=dict)  # evidence beyond the named metrics
     name: str = ""  # what tells it from others of its scope and its ranks, however they come and go
     at_best: bool = False  # what others could do once it is cured was not seen: its gain is an upper bound
+    cure: str = ""  # what its gain is of, where that is not all that it takes: "with its work spread evenly"
+    above: str = ""  # what the upper end of its gain is of, where that is another cure
     # What hides behind it: it limits the step next; or, where it does so already, the gain is of both cures together.
     hides: HiddenLimit | None = None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.views.prospect import Prospect
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def _cured(judged: list[Judged]) -> Iterator[Prospect]:
             continue
         ranks = entry.finding.ranks
         whom = f"rank {ranks[0]} fixed" if len(ranks) == 1 else f"without “{entry.finding.title}”"
+        if entry.cure:
+            whom = f"{rank_words(ranks)} {entry.cure}"
         if entry.hides is not None and entry.hides.own is not None:
             whom += f", and without {entry.hides.words}"
         then_s = gain.step_s - gain.loss_s

@@ -51,6 +51,8 @@ class Judged:
     headline: str
     at_best: bool = False  # its gain is an upper bound
     hides: HiddenLimit | None = None  # as Measured has it
+    cure: str = ""  # as Measured has them
+    above: str = ""
 
     @property
     def needs_device(self) -> bool:
@@ -283,7 +285,16 @@ def _judge(rule: Rule, subject: Measured, of_job: tuple[Diagnosis, Facts] | None
     at_best = subject.at_best or (cause is not None and cause.at_best)
     if cause is not None and cause.is_at_best is not None:
         at_best |= cause.is_at_best(subject)
-    return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best, hides=subject.hides)
+    return Judged(
+        finding,
+        outcome.rule,
+        gain,
+        outcome.headline,
+        at_best=at_best,
+        hides=subject.hides,
+        cure=subject.cure,
+        above=subject.above,
+    )
 
 
 def _severity(rule_id: str, level: str, gain: Gain | None) -> Severity:

@@ -116,8 +116,9 @@ def verdict(
     beside = _beside(chosen, above)
     gain = _together(chosen, beside)
     following = next_constraint(chosen, judged, diagnosis, job_seconds, beside)
-    # A rank whose device says nothing may be as late as the one that is named.
+    # A rank whose device says nothing may be as late as the one that is named; of stages their own times tell.
     at_best = chosen.at_best or bool(untold)
+    is_unordered = _is_order_unknown(diagnosis) and chosen.rule.scope != "stage"
     return Verdict(
         decision=cast("DecisionWord", chosen.rule.decision),
         sentence=_sentence(chosen, diagnosis, gain, beside, at_best=at_best),
@@ -127,7 +128,7 @@ def verdict(
         next_constraint=following,
         because=_because(chosen, diagnosis.open_late),
         verify=chosen.rule.verify,
-        at_best=gain is not None and (_is_order_unknown(diagnosis) or at_best),
+        at_best=gain is not None and (is_unordered or at_best),
         may_hide=bool(diagnosis.open_late),
     )
 
@@ -589,9 +590,13 @@ def _sentence(
     if gain is None:
         return f"{first}."
     now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
-    if _is_order_unknown(diagnosis):
+    if _is_order_unknown(diagnosis) and chosen.rule.scope != "stage":
         return f"{first}; without that the mean step would take at best {then} instead of {now}."
     best = "at best " if at_best else ""
+    if chosen.cure:
+        other = f", {chosen.above} {seconds(gain.step_s / gain.speedup_high)}" if chosen.above else ""
+        taken = f"{best}{then} instead of {now} ({gain.speedup:.2f}x){other}"
+        return f"{first}; {chosen.cure} the mean step would take {taken}."
     within = diagnosis.table.meets_within and _is_late_in_compute(chosen)
     if within or _is_late_in_turns(chosen, diagnosis):
         # What others wait for it within backward, or elsewhere in the step, comes to it; what hides behind it goes off.

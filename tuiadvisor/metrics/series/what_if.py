@@ -188,6 +188,13 @@ def together(parts: Iterable[Gain]) -> Gain:
     return Gain(step_s, *lost, *(step_s / (step_s - loss_s) for loss_s in lost))
 
 
+def part_of(found: Gain, share: float) -> Gain:
+    """The gain of this share of a loss, 0 to 1, its interval with it."""
+    lost = (share * loss_s for loss_s in (found.loss_s, found.loss_low_s, found.loss_high_s))
+    ends = (found.speedup, found.speedup_low, found.speedup_high)
+    return Gain(found.step_s, *lost, *(1 / (1 - share * (1 - 1 / end)) for end in ends))
+
+
 def no_shorter_than(found: Gain, least_s: float) -> Gain:
     """The gain that leaves a step at least so many seconds, which something else takes however it is cured."""
     if least_s <= 0:
