@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
-from promises import word_of
+from promises import promised, word_of
 from synthetic_run import MS, Fault, Job, final_view, simulate
 
 from tuiadvisor.views.run_view import Finding, RunView
@@ -53,13 +53,9 @@ def _drawn_fault(lots: np.random.Generator, job: Job) -> Fault:
 
 def cured(job: Job, view: RunView) -> Job | None:
     """The job without what the verdict says to cure; None where it names nothing that was put in."""
-    chosen = next((one for one in view.findings if one.id == view.verdict.finding), None)
-    if chosen is None or view.verdict.speedup is None:
+    if (found := promised(view)) is None:
         return None
-    ranks = set(chosen.ranks)
-    if "being late too" in view.verdict.sentence:
-        same = (one for one in view.findings if one.id == chosen.id and one.severity != "info")
-        ranks |= {rank for one in same for rank in one.ranks}
+    chosen, ranks = found
     left = tuple(one for one in job.faults if not _is_named(one, chosen, ranks, job.num_ranks))
     return None if left == job.faults else job.with_faults(*left)
 

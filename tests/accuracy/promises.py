@@ -55,8 +55,8 @@ def _drawn_fault(lots: np.random.Generator, kind: int, num_ranks: int) -> Fault:
     )[kind]
 
 
-def cured(job: DeviceJob, view: RunView) -> DeviceJob | None:
-    """The job without what the verdict says to cure; None where it names nothing that was put in."""
+def promised(view: RunView) -> tuple[Finding, set[int]] | None:
+    """What a verdict promises the cure of: the finding, and the ranks that are late beside it; None of no promise."""
     chosen = next((one for one in view.findings if one.id == view.verdict.finding), None)
     if chosen is None or view.verdict.speedup is None:
         return None
@@ -64,6 +64,14 @@ def cured(job: DeviceJob, view: RunView) -> DeviceJob | None:
     if "being late too" in view.verdict.sentence:
         same = (one for one in view.findings if one.id == chosen.id and one.severity != "info")
         ranks |= {rank for one in same for rank in one.ranks}
+    return chosen, ranks
+
+
+def cured(job: DeviceJob, view: RunView) -> DeviceJob | None:
+    """The job without what the verdict says to cure; None where it names nothing that was put in."""
+    if (found := promised(view)) is None:
+        return None
+    chosen, ranks = found
     with_data = "wait for data, the mean step" in view.verdict.sentence
     left = tuple(
         fault

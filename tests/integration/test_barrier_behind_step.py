@@ -31,29 +31,24 @@ def share_without_arrivals(recording: Path) -> float:
     return sum(None in (arrive_ns[0][step], arrive_ns[1][step]) for step in common) / len(common)
 
 
+def is_late_by_its_save(document: Document) -> bool:
+    """Rank 0, for as long as it writes; `diagnosis_once` fails where that is not told in time."""
+    return is_late(document, 0, "checkpoint") and (
+        document["stragglers"]["ranks"][0]["loss_s_per_step"] == pytest.approx(SAVE_S, rel=0.3)
+    )
+
+
 def test_the_rank_that_writes_is_late_by_its_checkpoint(tmp_path: Path) -> None:
     """Though the other one waits in the barrier and both come to the gradients together."""
-
-    def is_told(document: Document) -> bool:
-        return is_late(document, 0, "checkpoint") and (
-            document["stragglers"]["ranks"][0]["loss_s_per_step"] == pytest.approx(SAVE_S, rel=0.3)
-        )
-
     with training("barrier_training.py", "checkpoint", tmp_path) as pids:
-        diagnosis_once(pids, tmp_path, is_told)
+        diagnosis_once(pids, tmp_path, is_late_by_its_save)
     assert share_without_arrivals(tmp_path / "run") < 1 / 10
 
 
 def test_the_rank_that_others_wait_for_in_a_monitored_barrier_is_late(tmp_path: Path) -> None:
     """It returns no Work to wait for, and was code that no hook sees: who meets nowhere else was kept."""
-
-    def is_told(document: Document) -> bool:
-        return is_late(document, 0, "checkpoint") and (
-            document["stragglers"]["ranks"][0]["loss_s_per_step"] == pytest.approx(SAVE_S, rel=0.3)
-        )
-
     with training("barrier_training.py", "monitored", tmp_path) as pids:
-        diagnosis_once(pids, tmp_path, is_told)
+        diagnosis_once(pids, tmp_path, is_late_by_its_save)
 
 
 @pytest.mark.extended

@@ -449,18 +449,21 @@ def test_goodput_counts_what_the_stages_wait_for_each_other() -> None:
     assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))
 
 
-@pytest.mark.parametrize(("num_pipelines", "least"), [(1, 0.35), (2, 0.45)])
-def test_goodput_does_not_contradict_what_the_heavy_stage_costs(num_pipelines: int, least: float) -> None:
+@pytest.mark.parametrize(("num_pipelines", "then"), [(1, (2.2 + 3 * 1) / 4), (2, 1.0)])
+def test_goodput_does_not_contradict_what_the_heavy_stage_costs(num_pipelines: int, then: float) -> None:
     """What it costs is not useful, whoever waits where.
 
-    Its rank alone is slow where another pipeline is not: mended it takes half as long. Else its work may be spread.
+    Its rank alone is slow where another pipeline is not: mended it takes as long as the others. Else its work may be
+    spread over all four. The pace of 2.2 becomes that; at most a fifth of the step is no stage's.
     """
     view = pipeline_run(replace(ENOUGH, num_pipelines=num_pipelines, heavy=((1, 2.2),)))
     (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
     assert finding.loss_s_per_step is not None
     assert view.step.mean_s is not None
     share = finding.loss_s_per_step / view.step.mean_s
-    assert share > least
+    assert share > 0.8 * (1 - then / 2.2)
+    # Simulated pipelines do not wait for each other, so of two the mean step is shorter than the slow one's.
+    assert share < 1 - then / 2.2 or num_pipelines > 1
     assert view.goodput_losses["heavy_stage"] == pytest.approx(share, abs=0.02)
     assert view.goodput is not None
     assert view.goodput <= 1 - share + 0.02
